@@ -136,7 +136,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         found.manifests(lane) / "0.json",
         {"first": 0, "last": 0, "files": [], "batches": [{**cut, "outcomes": outcomes, "late": [late]}]},
     )
-    swap = {"evaluations_before": 3.0, "evaluations": 2.0}
+    swap = {"evaluations_before": 3.0, "evaluations": 2.0, "runner_up_evaluations": 2.5}
     switched = {
         "order": ["new tuples of a meet b"],
         "reason": "<i>",
@@ -155,6 +155,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
                 reason="faster",
                 figures=swap,
                 arrangement={"order": [1, 0]},
+                runner_up={"order": [0, 1]},
             )
         )
         log.write(event(12, "sequence_sampled", stream="orders", evaluations_per_tuple=2.0))
@@ -261,6 +262,7 @@ def test_plans_say_what_changed_them(page: Page) -> None:
     found = page.get("/api/plans").json()
     (stream,) = found["streams"]
     assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["y", "x"], 3.0, 2.0)
+    assert (stream["runner_up"], stream["found"]) == ({"sequence": ["x", "y"], "evaluations": 2.5}, 2.0)
     assert (stream["decision"], stream["history"]["evaluations"]) == ("faster", [2.0])
     assert [(each["subject"], each["text"]) for each in found["switches"]] == [
         ("pairs", "new tuples of a meet b: <i>"),

@@ -117,7 +117,8 @@ class Histories:
         self._newest: dict[str, float] = {}
         self._attributes: dict[str, list[str]] = {}
         self._orders: dict[str, list[int]] = {}
-        self._swaps: dict[str, Event] = {}
+        self._runners_up: dict[str, list[int]] = {}
+        self._found: dict[str, Event] = {}
         self._switches: deque[Event] = deque(maxlen=_SWITCHES)
 
     def take(self, event: Event) -> None:
@@ -169,15 +170,23 @@ class Histories:
     def sequence(self, stream: str) -> list[str]:
         """The columns of a stream in the order in which its evaluation sequence compares them; [] where no event says."""
         with self._lock:
-            attributes, order = self._attributes.get(stream, []), self._orders.get(stream, [])
+            return self._columns_of(stream, self._orders.get(stream, []))
+
+    def found(self, stream: str) -> Event:
+        """The figures of the newest decision on the running evaluation sequence; {} where no event says."""
+        with self._lock:
+            return self._found.get(stream, {})
+
+    def runner_up(self, stream: str) -> list[str]:
+        """The columns in the order that was nearly found then; [] where no event says."""
+        with self._lock:
+            return self._columns_of(stream, self._runners_up.get(stream, []))
+
+    def _columns_of(self, stream: str, order: list[int]) -> list[str]:
+        attributes = self._attributes.get(stream, [])
         if any(not isinstance(each, int) or not 0 <= each < len(attributes) for each in order):
             return []
         return [attributes[each] for each in order]
-
-    def swap(self, stream: str) -> Event:
-        """The figures of the decision that put the running evaluation sequence in; {} where no event says."""
-        with self._lock:
-            return self._swaps.get(stream, {})
 
     def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring], most: int) -> Columns:
         with self._lock:
@@ -208,13 +217,20 @@ class Histories:
 
     def _compiled(self, _: float, event: Event) -> None:
         self._attributes[event["stream"]] = [str(each) for each in event["attributes"]]
-        self._orders.pop(event["stream"], None)
-        self._swaps.pop(event["stream"], None)
+        for known in (self._orders, self._runners_up, self._found):
+            known.pop(event["stream"], None)
 
     def _decided(self, _: float, event: Event) -> None:
+        if event.get("action") == "SampleTuples":
+            return
+        stream, figures = event["stream"], dict(event["figures"])
         if event.get("arrangement"):
-            self._orders[event["stream"]] = list(event["arrangement"]["order"])
-            self._swaps[event["stream"]] = dict(event["figures"])
+            self._orders[stream] = list(event["arrangement"]["order"])
+        else:
+            # the order was kept: the one before it is that of the decision which put it in
+            figures["evaluations_before"] = self._found.get(stream, {}).get("evaluations_before")
+        self._found[stream] = figures
+        self._runners_up[stream] = list((event.get("runner_up") or {}).get("order", ()))
 
     def _windows(self, at: float, event: Event) -> None:
         views = event.get("views") or {}
