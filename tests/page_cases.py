@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StringType, StructType
 
+from penstock.page.asking import Script
 from penstock.page.listening import Rules, address_of, listen
 from penstock.page.server import PageServer
 from penstock.spark.storage.documents import replace_json
@@ -149,11 +150,12 @@ def served(
     is_loopback: bool = True,
     awaits: bool = False,
     metrics_alone: bool = False,
+    script: Script | None = None,
 ) -> Iterator[Page]:
     """The page of a folder, served by uvicorn in a thread."""
     with listen("127.0.0.1", 0) as listening:
         rules = Rules(token, is_loopback)
-        server = PageServer(folder, rules, awaits=awaits, metrics_alone=metrics_alone)
+        server = PageServer(folder, rules, awaits=awaits, metrics_alone=metrics_alone, script=script)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.common import PageToken
+from penstock.cli.common import Conf, Functions, PageToken, Tune, read_script
 from penstock.page.listening import DEFAULT_PORT, LOOPBACK
 
 Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
@@ -28,22 +28,37 @@ def page(
         ),
     ] = None,
     page_token: PageToken = None,
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            help="Script of the run: the page answers why a tuple is no row and tries drafts by it, with Spark.",
+            metavar="SCRIPT",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Conf = None,
+    tune: Tune = None,
+    functions: Functions = None,
     descriptor: Annotated[int | None, typer.Option("--listening", hidden=True)] = None,
     metrics_alone: Annotated[bool, typer.Option("--metrics-alone", hidden=True)] = False,
 ) -> None:
     """Show the results folder of a run in a browser, until Ctrl-C. The page is read-only."""
     import socket
 
+    from penstock.page.asking import Script
     from penstock.page.child import page_address
     from penstock.page.listening import address_of, listen, rules_of
 
+    asked = None if script is None else Script.of(script, functions, conf or (), tune or ())
     if descriptor is not None:
         from penstock.page.server import serve
 
         listening = socket.socket(fileno=descriptor)
         rules = rules_of(listening, page_token)
-        serve(folder, listening, rules, is_child=True, metrics_alone=metrics_alone)
+        serve(folder, listening, rules, is_child=True, metrics_alone=metrics_alone, script=asked)
         return
+    if script is not None:
+        read_script(script)
     from penstock.monitor.folder import folder_layout
 
     folder_layout(folder)
@@ -55,4 +70,4 @@ def page(
     print(f"{'Page' if metrics is None else 'Metrics'}: {address}", flush=True)
     from penstock.page.server import serve
 
-    serve(folder, listening, rules, metrics_alone=metrics is not None)
+    serve(folder, listening, rules, metrics_alone=metrics is not None, script=asked)

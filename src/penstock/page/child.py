@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import InputError
+from penstock.page.asking import Script
 from penstock.page.listening import LOOPBACK, TOKEN_VARIABLE, address_of, listen, rules_of
 
 #: seconds that the page has to end, after which it is killed
@@ -36,7 +37,13 @@ def page_address(text: str, option: str = "--page") -> tuple[str, int]:
 
 @contextmanager
 def page_beside(
-    folder: Path, host: str, port: int, token: str | None, *, metrics_alone: bool = False
+    folder: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    *,
+    metrics_alone: bool = False,
+    script: Script | None = None,
 ) -> Iterator[str]:
     """Has a process serve the page of a results folder, until the block is left or this process is gone.
 
@@ -47,6 +54,7 @@ def page_beside(
         host, port: the address; port 0 for a free one.
         token: what requests have to bring, if one is given.
         metrics_alone: whether it serves /metrics without the page.
+        script: by which the page answers what needs Spark; None: it does not.
 
     Yields:
         The address that a browser opens.
@@ -70,6 +78,7 @@ def page_beside(
                 "--listening",
                 str(number),
                 *(["--metrics-alone"] if metrics_alone else []),
+                *([] if script is None else [f"--script={script.path}", *script.options]),
                 "--",
                 str(folder.absolute()),
             ],

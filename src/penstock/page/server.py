@@ -14,6 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from penstock.page.asking import Script
 from penstock.page.folder import FolderReader
 from penstock.page.guard import HEADERS
 from penstock.page.listening import MOST_CONNECTIONS, Rules
@@ -93,15 +94,22 @@ class PageServer(uvicorn.Server):
         rules: who may ask.
         awaits: whether the folder may not exist yet, because its run is starting.
         metrics_alone: whether it serves /metrics without the page.
+        script: by which it answers what needs Spark; None: it does not.
 
     Raises:
         InputError: it is no results folder, and is not awaited.
     """
 
     def __init__(
-        self, folder: Path, rules: Rules, *, awaits: bool = False, metrics_alone: bool = False
+        self,
+        folder: Path,
+        rules: Rules,
+        *,
+        awaits: bool = False,
+        metrics_alone: bool = False,
+        script: Script | None = None,
     ) -> None:
-        self._routes = Routes(FolderReader(folder, awaits=awaits))
+        self._routes = Routes(FolderReader(folder, awaits=awaits), script)
         super().__init__(
             uvicorn.Config(
                 self._routes.app(rules, metrics_alone=metrics_alone),
@@ -134,6 +142,7 @@ def serve(
     *,
     is_child: bool = False,
     metrics_alone: bool = False,
+    script: Script | None = None,
 ) -> None:
     """Serve the page of a results folder until a signal ends it.
 
@@ -143,11 +152,12 @@ def serve(
         rules: who may ask.
         is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
         metrics_alone: whether it serves /metrics without the page.
+        script: by which it answers what needs Spark; None: it does not.
 
     Raises:
         InputError: it is no results folder.
     """
-    server = PageServer(folder, rules, awaits=is_child, metrics_alone=metrics_alone)
+    server = PageServer(folder, rules, awaits=is_child, metrics_alone=metrics_alone, script=script)
     if is_child:
         threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     with listening:
