@@ -20,6 +20,7 @@ from penstock.page import folder, routes
 from penstock.page.child import page_beside
 from penstock.page.folder import FolderReader
 from penstock.page.histories import MOST_POINTS, Histories, Ring
+from penstock.page.listening import Place
 from penstock.page.tail import EventTail
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CATALOG
@@ -273,17 +274,15 @@ def test_an_event_of_another_version_does_no_harm() -> None:
 
 def test_a_run_has_its_page_in_a_process_of_its_own(tmp_path: Path) -> None:
     layout = page_folder(tmp_path / "out")
-    with page_beside(layout.output, "127.0.0.1", 0, "secret-token") as address:
-        port = int(address.rpartition(":")[2].partition("/")[0])
-        page = Page(port, address)
+    place = Place.taken("127.0.0.1", 0, "secret-token")
+    port = place.listening.getsockname()[1]
+    page = Page(port, place.address)
+    with page_beside(layout.output, place):
         # it is asked before it is ready
         assert page.get("/api/overview", Authorization="Bearer secret-token").json()["totals"]["views"] == 5
         assert page.get("/api/overview").status == 401
-        with (
-            pytest.raises(InputError, match="cannot use"),
-            page_beside(layout.output, "127.0.0.1", port, None),
-        ):
-            pass
+        with pytest.raises(InputError, match="cannot use"):
+            Place.taken("127.0.0.1", port, None)
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), 1.0)
 
@@ -292,8 +291,8 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
     layout = page_folder(tmp_path / "out")
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom penstock.page.child import page_beside\n"
-        "with page_beside(Path(sys.argv[1]), '127.0.0.1', 0, None) as address:\n"
-        "    print(address, flush=True)\n    time.sleep(600)"
+        "from penstock.page.listening import Place\nplace = Place.taken('127.0.0.1', 0, None)\n"
+        "print(place.address, flush=True)\nwith page_beside(Path(sys.argv[1]), place):\n    time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", program, layout.output], stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None

@@ -177,16 +177,19 @@ def told_page(
         InputError: the address cannot be used.
     """
     from penstock.page.child import page_address, page_beside
+    from penstock.page.listening import Place
 
     given = (("Page", "--page", address), ("Metrics", "--metrics", metrics))
     with ExitStack() as held:
-        for what, option, place in given:
-            if place is not None:
-                alone = option == "--metrics"
-                where = page_address(place, option)
-                beside = page_beside(folder, *where, token, metrics_alone=alone, script=script)
-                shown = held.enter_context(beside)
-                console.print(f"{what}: {shown}", soft_wrap=True, highlight=False, markup=False)
+        places = []
+        for what, option, where in given:
+            if where is not None:
+                place = Place.taken(*page_address(where, option), token, metrics_alone=option == "--metrics")
+                held.callback(place.listening.close)
+                console.print(f"{what}: {place.address}", soft_wrap=True, highlight=False, markup=False)
+                places.append(place)
+        if places:
+            held.enter_context(page_beside(folder, *places, script=script))
         yield
 
 
