@@ -134,13 +134,13 @@ def test_nothing_is_final_before_delays_can_have_been_seen() -> None:
 def test_a_view_says_how_far_it_has_come() -> None:
     operator = WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0)
     assert operator.standing()["v"] == Standing(
-        3, False, False, 10, None, None, 0, None, BEFORE_ALL, None, BOUND
+        3, False, False, 10, None, None, 0, None, BEFORE_ALL, None, None, BOUND
     )
     feed(operator, [1])
     feed(operator, [22])
-    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 22, 2, 25, 12, 1, BOUND)
+    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 22, 2, 25, 12, 1, None, BOUND)
     idle(operator, reached=90)
-    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 90, 2, 25, 12, 1, BOUND)
+    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 90, 2, 25, 12, 1, None, BOUND)
 
 
 def test_a_view_that_learns_its_slack_is_not_final_before_it() -> None:

@@ -266,6 +266,7 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
         "promised": standing.get("promised"),
         "slack": seconds(slack),
         "horizon": seconds(standing.get("horizon")),
+        "coverage": standing.get("coverage"),
         **{count: view.get(count) or 0 for count in ("early", "corrected", "final", "final_corrected")},
         "rows": shown["rows"] or 0,
         "reached": seconds(standing.get("reached")),

@@ -57,6 +57,7 @@ class Standing:
         oldest: end of the oldest of them, or None.
         final: windows that end by then are final, but for those that lack tuples of the batches before the operator's
             first one.
+        coverage: expected share of a window's tuples that an early answer contains; None before that is known.
         final_from: no window is final before `newest` is there, as the stream was observed too briefly; None before any tuple.
         bound: the error that its early answers may have.
     """
@@ -71,6 +72,7 @@ class Standing:
     oldest: int | None
     final: int
     final_from: int | None
+    coverage: float | None
     bound: ErrorBound
 
 

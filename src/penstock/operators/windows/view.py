@@ -223,6 +223,7 @@ class View:
             oldest=int(ends[0]) if len(ends) else None,
             final=self.windows.state.final,
             final_from=self._clocks.state.final_from,
+            coverage=self.judge.state.coverage if self.judge.promised else None,
             bound=self.plan.bound,
         )
 

@@ -51,6 +51,7 @@ const promised = (view) => [
   view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
   ["slack, the wait for late tuples", number(view.slack, length)],
   view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
+  view.coverage === null ? null : ["coverage expected of early answers", percent(view.coverage)],
   ["early answers", number(view.early)],
   ["corrected", number(view.corrected)],
   ["final", number(view.final)],
