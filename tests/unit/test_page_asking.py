@@ -74,7 +74,8 @@ def test_a_tuple_is_asked_about_on_the_command_line(page: Page, folder: Path) ->
     for view in ("large", SCRIPT, QUOTED, LONG):
         found = ask(page, "why", view, row=row).json()
         assert found == {"arguments": [*start, f"--row={row}", *end, view], "token": None}
-    assert ask(page, "why", quarantined=2).json()["arguments"] == [*start, "--quarantined=2", *end, "large"]
+    asked = ask(page, "why", quarantined=2, input="a").json()["arguments"]
+    assert asked == [*start, "--quarantined=2", end[0], "--input=a", *end[1:], "large"]
 
 
 def test_a_draft_is_tried(page: Page) -> None:

@@ -86,13 +86,16 @@ class Asking:
         self._folder = folder
         self._is_busy = False
 
-    async def why(self, view: str, *, row: str | None, quarantined: int | None) -> bytes:
+    async def why(
+        self, view: str, *, row: str | None, quarantined: int | None, relation: str | None = None
+    ) -> bytes:
         """What `penstock why` says of a tuple.
 
         Args:
             view: the view's name.
             row: the tuple as a JSON object; or
             quarantined: a record of the quarantine, 1 the newest.
+            relation: of a join view the input that the tuple is of; None: the one whose columns fit best.
 
         Raises:
             InputError: neither or both are given, the row is no JSON object, or Spark refuses the question.
@@ -102,8 +105,12 @@ class Asking:
             raise InputError("Give either a row or the number of a quarantined record.")
         if row is not None:
             _check_object(row)
-        given = f"--quarantined={quarantined}" if row is None else f"--row={row}"
-        return await self._answered("why", [given, f"--output={self._folder}"], [view])
+        options = [
+            f"--quarantined={quarantined}" if row is None else f"--row={row}",
+            f"--output={self._folder}",
+        ]
+        options += [] if relation is None else [f"--input={_text(relation)}"]
+        return await self._answered("why", options, [view])
 
     async def attempt(self, view: str, *, sql: str | None, since: str | None) -> bytes:
         """What `penstock try` says of a view, or of a draft.
@@ -116,10 +123,8 @@ class Asking:
         Raises:
             InputError, NotAnsweredError: as `why`.
         """
-        if sql is not None and (len(sql) > _MOST_TEXT or "\0" in sql):
-            raise InputError(f"A text of at most {_MOST_TEXT:,} characters is allowed, NUL is not.")
-        options = [] if sql is None else [f"--sql={sql}"]
-        options += [] if since is None else [f"--since={since}"]
+        options = [] if sql is None else [f"--sql={_text(sql)}"]
+        options += [] if since is None else [f"--since={_text(since)}"]
         return await self._answered("try", options, [view] if sql is None else [])
 
     async def _answered(self, command: str, options: Sequence[str], names: Sequence[str]) -> bytes:
@@ -143,6 +148,13 @@ class Asking:
             )
         finally:
             self._is_busy = False
+
+
+def _text(given: str) -> str:
+    """A text that a command line can have."""
+    if len(given) > _MOST_TEXT or "\0" in given:
+        raise InputError(f"A text of at most {_MOST_TEXT:,} characters is allowed, NUL is not.")
+    return given
 
 
 def _check_object(row: str) -> None:

@@ -156,7 +156,10 @@ class Routes:
     async def _why(self, request: Request) -> Response:
         asked, view = request.query_params, await self._asked_view(request)
         record = number(request, "quarantined", 1, 1 << 31) if "quarantined" in asked else None
-        return _json(await self._asking.why(view, row=asked.get("row"), quarantined=record))
+        relation = asked.get("input") or None
+        return _json(
+            await self._asking.why(view, row=asked.get("row"), quarantined=record, relation=relation)
+        )
 
     async def _try(self, request: Request) -> Response:
         asked, view = request.query_params, await self._asked_view(request)

@@ -19,14 +19,16 @@ const own = (kind, view, content) =>
 /** Why a tuple is no row of a view. */
 export const why = (view) => own("why", view, (found, state, draw) => {
   state.row ??= JSON.stringify(Object.fromEntries(found.tuple.map((column) => [column, null])));
-  const record = state.record ? { quarantined: state.record } : { row: state.row };
+  const record = { ...(state.record ? { quarantined: state.record } : { row: state.row }), input: state.input };
   return [
     h("label", { class: "field" }, h("span", null, "The tuple as a JSON object"),
       h("textarea", { rows: "4", spellcheck: "false", value: state.row, on: { input: (event) => { state.row = event.target.value; draw(); } } })),
     h("label", { class: "field" }, h("span", null, "Or the number of a record in quarantine, 1 the newest"),
       h("input", { type: "number", min: "1", step: "1", on: { input: (event) => { state.record = event.target.value; draw(); } } })),
+    found.kind === "join" ? h("label", { class: "field" }, h("span", null, "The input that the tuple is of; empty: the one whose columns fit best"),
+      h("input", { type: "text", autocomplete: "off", on: { input: (event) => { state.input = event.target.value; draw(); } } })) : null,
     button("Ask", found, state, () => question(state, draw, "why", found, record)),
-    command(["penstock why", script(found), state.record ? `--quarantined ${word(state.record)}` : `--row ${word(state.row)}`, `--output ${word(found.output)}`, name(found)]),
+    command(["penstock why", script(found), state.record ? `--quarantined ${word(state.record)}` : `--row ${word(state.row)}`, state.input ? `--input ${word(state.input)}` : null, `--output ${word(found.output)}`, name(found)]),
     outcome(state, verdicts),
   ];
 });
