@@ -137,7 +137,7 @@ def test_questions_are_answered_on_the_page(driver: Chrome, site: str, width: in
     look(driver, width=width, theme=theme)
     complaints(driver)
     visit(driver, f"{site}/queries/large")
-    why = _answered(driver, "Why is a tuple no row?", "Ask")
+    why = _answered(driver, "Why does a tuple not match?", "Ask")
     assert why.startswith("error The tuple does not match.") or why.startswith("error\nThe tuple")
     assert all(
         text in why for text in (MARKUP, "id = 7", "Division by zero.", "coverage 93 %", "1 of 3 tuples")
@@ -186,7 +186,7 @@ def test_the_same_question_as_a_command_can_be_copied(driver: Chrome, site: str)
     look(driver, width=1280, theme="light")
     for view in ("large", SCRIPT, QUOTED):
         visit(driver, f"{site}/queries/{quote(view, safe='')}")
-        part = _part(driver, "Why is a tuple no row?")
+        part = _part(driver, "Why does a tuple not match?")
         part.find_element(By.TAG_NAME, "summary").click()
         command = part.find_element(By.CSS_SELECTOR, "details code").text
         shell = f"set -- {command}; printf '%s\\n' \"$@\""

@@ -31,7 +31,7 @@ def page(
     script: Annotated[
         Path | None,
         typer.Option(
-            help="Script of the run: the page answers why a tuple is no row and tries drafts by it, with Spark.",
+            help="Script of the run: by it, and with Spark, the page explains why a tuple does not match, and tries drafts.",
             metavar="SCRIPT",
             show_default=False,
         ),

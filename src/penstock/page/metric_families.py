@@ -122,7 +122,7 @@ STREAMS = (
     ),
     Family(
         "penstock_late_tuples",
-        "Pairs of a tuple and a window that had been answered before the tuple came; is_final: whether it was final.",
+        "Pairs of a tuple and a window that was answered before the tuple arrived; is_final: whether it was final.",
         _late,
         ("is_final",),
         is_counter=True,
