@@ -125,7 +125,10 @@ def _part(driver: Chrome, name: str) -> WebElement:
 
 def _answered(driver: Chrome, name: str, button: str) -> str:
     """Asks, and returns what the part of the page shows then."""
-    _part(driver, name).find_element(By.XPATH, f".//button[text()='{button}']").click()
+    asks = _part(driver, name).find_element(By.XPATH, f".//button[text()='{button}']")
+    # on a narrow screen the head of the page remains above
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", asks)
+    asks.click()
     found = WebDriverWait(driver, PATIENCE).until(
         lambda driver: _part(driver, name).find_elements(By.CSS_SELECTOR, ".answer, .reason")
     )
