@@ -6,15 +6,15 @@ import { grid } from "../components/table.js";
 
 const TONES = { true: "good", false: "bad", NULL: "warn", error: "bad" };
 const MATCHES = { selection: "The tuple matches.", join: "The tuple takes part in the join." };
-//: lines of a list that are shown
-const MOST = 24;
+//: lines of a list, and characters of a value, that are shown
+const MOST = 24, LONGEST = 300;
 
 /** What Spark makes of one tuple; see `Why` of penstock.provenance. */
 export const verdicts = (why) => [
   h("p", null, why.set_aside ? badge("set aside", "warn") : badge(why.verdict, TONES[why.verdict]), " ", headline(why)),
   line("The tuple", Object.keys(why.values).length ? values(why.values) : null),
   line("Not given, so NULL", why.missing.join(", ")),
-  line(`Not a column of ${why.relation}, ignored`, why.unknown.join(", ")),
+  line(`Not a column of ${why.relation}, ignored`, cut(why.unknown.join(", "))),
   why.conjuncts.length ? h("ol", { class: "parts" }, why.conjuncts.map(({ view, judged: each }) => judged(each, view === why.view ? null : view))) : null,
   why.windows.length ? h("ul", { class: "parts" }, why.windows.map(fate)) : null,
   why.partners.map(({ input, count, read, rows, reason }) => [
@@ -53,7 +53,7 @@ function counts({ counts: all, by, matches: total }) {
   const last = found.slice(-MOST);
   return [
     h("p", { class: "muted" }, `By ${by}${found.length > MOST ? `, the newest ${MOST} of ${found.length.toLocaleString("en-US")}` : ""}:`),
-    h("dl", { class: "shares" }, last.map((each) => share(each.of || "unknown", each.matches, total))),
+    h("dl", { class: "shares hours" }, last.map((each) => share(each.of || "unknown", each.matches, total))),
   ];
 }
 
@@ -78,4 +78,5 @@ const fate = ({ start, end, keys, fate: became, reason, revisions }) =>
 
 const line = (label, told) => (told ? h("p", null, h("span", { class: "muted" }, `${label}: `), told) : null);
 const values = (all) => Object.entries(all).map(([name, value]) => `${name} = ${text(value)}`).join(", ");
-const text = (value) => (value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const text = (value) => cut(value === null ? "NULL" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const cut = (told) => (told.length > LONGEST ? `${told.slice(0, LONGEST - 1)}…` : told);
