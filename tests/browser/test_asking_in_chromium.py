@@ -197,5 +197,5 @@ def test_the_same_question_as_a_command_can_be_copied(driver: Chrome, site: str)
             ["sh", "-c", shell], capture_output=True, text=True, check=True
         ).stdout.splitlines()
         assert words[:4] == ["penstock", "why", "/rules/it's.sql", "--row"]
-        assert words[4] == '{"id":null,"note":null}'
+        assert set(json.loads(words[4])) == {"id", "note"}
         assert words[-1] == view

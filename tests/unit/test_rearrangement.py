@@ -71,7 +71,7 @@ def test_the_runner_up_of_a_sequence_is_its_closest_other_choice() -> None:
     assert (told["order"], told["kind"]) == ([1, 2, 0], "macro")
     evaluations, lost = swap.figures["evaluations"], swap.figures["runner_up_evaluations"]
     assert evaluations < lost < swap.figures["evaluations_before"]
-    assert swap.reason.endswith(f"; the runner-up {lost:.3g}.")
+    assert swap.reason.endswith(f"; the runner-up {lost:.4g}.")
 
 
 def test_steady_data_is_left_alone_and_drift_of_the_dropping_ratio_is_named() -> None:

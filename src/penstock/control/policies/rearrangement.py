@@ -205,17 +205,17 @@ class _Stream:
             "dropping_ratio": round(self._initial.dropping_ratio, 6),
             "sampled_tuples": self._initial.tuples,
         }
-        checks = f"{self._initial.evaluations_a_tuple:.3g} checks a row"
+        checks = f"{self._initial.evaluations_a_tuple:.4g} checks a row"
         other = ""
         if runner_up is not None:
             lost = self._behaviour(runner_up, self._recent).evaluations_a_tuple
             figures = {**figures, "runner_up_evaluations": round(lost, 6)}
-            other = f"; the runner-up {lost:.3g}"
+            other = f"; the runner-up {lost:.4g}"
         if same:
             return [
                 KeepSequence(self._name, self.version, f"Order kept: {checks}{other}.", figures, runner_up)
             ]
-        reason = f"Order changed: {checks}, before {before.evaluations_a_tuple:.3g}{other}."
+        reason = f"Order changed: {checks}, before {before.evaluations_a_tuple:.4g}{other}."
         return [SwapSequence(self._name, self.version, reason, figures, runner_up, found)]
 
     def _behaviour(self, arrangement: Arrangement, sample: Codes) -> _Behaviour:

@@ -4,6 +4,8 @@ import { h, render } from "../dom.js";
 import { backtest, parts, verdicts } from "./verdicts.js";
 
 const SPARK = { "penstock-ask": "1" };
+//: types whose values a record has as the page shows them
+const PLAIN = /^(u?int|double|float|string|bool)/;
 const WAITING = "Spark starts and answers, which takes 10 s or more.";
 
 /** A part of the page with a state of its own, which remains when the page is rendered anew. content: (view, state, draw) => nodes. */
@@ -16,9 +18,15 @@ const own = (kind, view, content) =>
     return { update(next) { known = next; draw(); }, close() {} };
   } } });
 
-/** Why a tuple is no row of a view. */
-export const why = (view) => own("why", view, (found, state, draw) => {
-  state.row ??= JSON.stringify(Object.fromEntries(found.tuple.map((column) => [column, null])));
+/** A tuple to begin with: the columns of the stream, with values of the view's newest row where it has them. */
+function example({ tuple }, { columns = [], rows = [] }) {
+  const known = Object.fromEntries(columns.map(({ name: column, type }, at) => [column, PLAIN.test(type) ? rows[0]?.[at] ?? null : null]));
+  return JSON.stringify(Object.fromEntries(tuple.map((column) => [column, known[column] ?? null])));
+}
+
+/** Why a tuple is no row of a view. rows: its newest rows. */
+export const why = (view, rows) => own("why", view, (found, state, draw) => {
+  state.row ??= example(found, rows);
   const record = { ...(state.record ? { quarantined: state.record } : { row: state.row }), input: state.input };
   return [
     h("label", { class: "field" }, h("span", null, "The tuple as a JSON object"),

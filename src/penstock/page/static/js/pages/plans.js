@@ -44,6 +44,8 @@ function stream(each) {
     changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null));
 }
 
+//: evaluations differ little between orders
+const exact = (figure) => String(Number(figure.toPrecision(4)));
 const changes = (values) => new Set(values).size > 1;
 
 const sequence = (label, columns) =>
@@ -57,7 +59,7 @@ function bars({ evaluations, found: chosen, before, runner_up: other }) {
   return h("div", { class: "bars" }, h("h3", null, "Evaluations a tuple"),
     h("p", { class: "muted small" }, "How many columns Penstock compares until it knows all matches of a tuple. All but the newest figure are of the sample by which the order was found."),
     h("dl", null, found.map(([label, figure, kind]) =>
-      h("div", { class: kind }, h("dt", null, label), h("dd", null, h("span", { class: "bar", "aria-hidden": "true", style: { "--share": most ? figure / most : 0 } }), number(figure))))));
+      h("div", { class: kind }, h("dt", null, label), h("dd", null, h("span", { class: "bar", "aria-hidden": "true", style: { "--share": most ? figure / most : 0 } }), number(figure, exact))))));
 }
 
 function join(each) {

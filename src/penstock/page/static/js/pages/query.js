@@ -44,7 +44,7 @@ export const view = ({ found, rows }, { now }) => [
   block("Rows over time", null, card(history(found.history))),
   block("Newest rows", null, flush(newest(found, rows))),
   found.dropped ? null : [
-    block("Why does a tuple not match?", "Spark judges each part of the conditions for one tuple.", card(why(found))),
+    block("Why does a tuple not match?", "Spark judges each part of the conditions for one tuple.", card(why(found, rows))),
     block("Try a draft", "What a text would have matched in the stored tuples. The run does not change.", card(draft(found))),
   ],
 ];
