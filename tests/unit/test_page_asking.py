@@ -78,6 +78,16 @@ def test_a_tuple_is_asked_about_on_the_command_line(page: Page, folder: Path) ->
     assert asked == [*start, "--quarantined=2", end[0], "--input=a", *end[1:], "large"]
 
 
+def test_the_script_of_a_run_is_named_wherever_the_page_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Script.of(Path("a.sql"), Path("f.py"), ["k=v"], ["shards=1"])
+    assert script.path == tmp_path / "a.sql"
+    assert script.options == [f"--functions={tmp_path / 'f.py'}", "--conf=k=v", "--set=shards=1"]
+    assert Script.of(Path("a.sql"), None, (), ()).words == str(tmp_path / "a.sql")
+
+
 def test_a_draft_is_tried(page: Page) -> None:
     end = ["--functions=/f.py", "--conf=k=password", "--", "/rules/a b.sql"]
     draft = ask(page, "try", sql="SELECT 1 --x", since="2026-01-01").json()["arguments"]

@@ -321,6 +321,7 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
             "The page cannot use 127.0.0.1:{taken}: Address already in use",
         ),
         (["demo", "--output", "{out}", "--page", "{taken}"], "The page cannot use 127.0.0.1:{taken}"),
+        (["page", "{out}", "--script", "{none}"], "Cannot read script {none}: No such file or directory."),
         (["page", "{out}", "--host", "no.host.invalid"], "no.host.invalid is not a host name or address"),
         (
             ["run", "{script}", "--output", "{none}", "--page", "{taken}"],
