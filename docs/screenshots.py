@@ -17,6 +17,7 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 
 from penstock.page.child import page_beside
+from penstock.page.listening import Place
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
@@ -40,8 +41,10 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="results folder of a run")
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with page_beside(parser.parse_args().folder, "127.0.0.1", 0, None) as address:
-        take(address.rstrip("/"))
+    place = Place.taken("127.0.0.1", 0, None)
+    site = place.address.rstrip("/")
+    with page_beside(parser.parse_args().folder, place):
+        take(site)
 
 
 def take(site: str) -> None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StringType, StructType
 
-from penstock.page.listening import Rules, address_of, listen
+from penstock.page.asking import Script
+from penstock.page.listening import Place, Rules, listen
 from penstock.page.server import PageServer
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import CATALOG, MANIFEST
@@ -149,15 +150,16 @@ def served(
     is_loopback: bool = True,
     awaits: bool = False,
     metrics_alone: bool = False,
+    script: Script | None = None,
 ) -> Iterator[Page]:
     """The page of a folder, served by uvicorn in a thread."""
     with listen("127.0.0.1", 0) as listening:
-        rules = Rules(token, is_loopback)
-        server = PageServer(folder, rules, awaits=awaits, metrics_alone=metrics_alone)
+        place = Place(listening, Rules(token, is_loopback), metrics_alone)
+        server = PageServer(folder, [place], awaits=awaits, script=script)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
-            yield Page(listening.getsockname()[1], address_of(listening, token))
+            yield Page(listening.getsockname()[1], place.address)
         finally:
             server.should_exit = True
             thread.join(SLOW_SECONDS)

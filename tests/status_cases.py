@@ -126,6 +126,7 @@ def large_document() -> Document:
     views: dict[str, Document] = {}
     for number in range(40):
         standing = {"promised": number > 3, "bound": bound, "horizon": 90_000_000, "slack": 12_000_000}
+        standing["coverage"] = 0.98 if number > 3 else None
         counts = {"early": 800, "corrected": 31, "final": 4 * number, "rows": 900 + number}
         views[f"hourly_{number:02d}"] = {
             **counts,

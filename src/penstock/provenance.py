@@ -183,6 +183,19 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """How many of the tuples that were read a part of a condition lets through by itself.
+
+    Attributes:
+        text: Spark SQL; a tuple must pass all parts to match.
+        tuples: for how many it is true.
+    """
+
+    text: str
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
 class Backtest:
     """What a view would have answered over stored tuples.
 
@@ -197,6 +210,7 @@ class Backtest:
         by: what `counts` are by: `hour`, `window` or `file`.
         counts: in ascending order.
         rows: some rows, with the view's columns.
+        parts: of a selection what each part of its condition lets through, those of the innermost view first.
         notes: what else must be known to read the answer.
     """
 
@@ -210,6 +224,7 @@ class Backtest:
     by: Literal["hour", "window", "file"]
     counts: tuple[Count, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
+    parts: tuple[Passed, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from forms import ALL
 from penstock.page.child import page_beside
+from penstock.page.listening import Place
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
 
@@ -106,7 +107,9 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
     """The address of the page, without a slash at its end."""
-    with page_beside(folder, "127.0.0.1", 0, None) as address:
+    place = Place.taken("127.0.0.1", 0, None)
+    address = place.address
+    with page_beside(folder, place):
         yield address.rstrip("/")
 
 
@@ -251,7 +254,9 @@ def test_a_change_appears_within_two_seconds_and_leaves_what_the_reader_typed(
 
 def test_a_server_that_is_gone_is_reported(driver: Chrome, folder: Path) -> None:
     look(driver, width=1280, theme="light")
-    with page_beside(folder, "127.0.0.1", 0, None) as address:
+    place = Place.taken("127.0.0.1", 0, None)
+    address = place.address
+    with page_beside(folder, place):
         visit(driver, address)
     note = driver.find_element(By.ID, "connection")
     WebDriverWait(driver, PATIENCE).until(lambda _: note.is_displayed())

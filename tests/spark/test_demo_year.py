@@ -17,6 +17,7 @@ from penstock.cli import demo_year
 from penstock.cli.demo_data import prepare
 from penstock.cli.demo_plain import PlainRules, answer_rules
 from penstock.spark.engine import Engine
+from penstock.sql.script.script import parse_script
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -40,6 +41,9 @@ def test_the_screen_says_whether_the_rows_are_the_same(
     demo_year.replay_year(
         console, flights, tmp_path / "out", 60, demo_year.Sample((200, 300), (5_000, 5_000))
     )
+    written = parse_script(demo_year.written_script(tmp_path / "data").read_text())
+    assert "departures_by_origin" in {view.name for view in written.views}
+    assert len(written.views) > 60
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     rules, windows, exact = (line for line in lines if "same rows" in line or "by DuckDB" in line)

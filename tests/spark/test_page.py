@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +33,19 @@ def _put(folder: Path, number: int) -> None:
     rows = {"id": pa.array([number, number], pa.int32()), "amount": [1000.0, 20.0]}
     pq.write_table(pa.table(rows), staged)
     staged.rename(folder / "in" / f"{number}.parquet")
+
+
+def _asked(page: Page, question: str) -> Any:
+    """The answer to a question about `large`; on a busy machine Spark may need more than one attempt."""
+    for _ in range(3):
+        client = http.client.HTTPConnection("127.0.0.1", page.port, timeout=_SLOW_SECONDS)
+        client.request("GET", f"/api/views/large/{question}", headers={"penstock-ask": "1"})
+        answer = client.getresponse()
+        found = json.loads(answer.read())
+        if answer.status == 200:
+            return found
+        assert answer.status == 503, found
+    raise AssertionError(found)
 
 
 def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
@@ -88,6 +104,10 @@ def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         found = page.get("/api/rows/large").json()
         assert [row[0] for row in found["rows"]] == [3, 2, 1, 0]
         client.close()
+        why = _asked(page, f"why?row={quote(json.dumps({'id': 7, 'amount': 20}))}")
+        assert (why["verdict"], why["conjuncts"][0]["judged"]["text"]) == ("false", "amount > 900")
+        tried = _asked(page, f"try?sql={quote('SELECT id FROM orders WHERE amount > 10 AND id < 2')}")
+        assert (tried["matches"], [each["tuples"] for each in tried["parts"]]) == (4, [8, 4])
         run.send_signal(signal.SIGINT)
         assert run.wait(_SLOW_SECONDS) == 0
         with pytest.raises(OSError, match="refused"):

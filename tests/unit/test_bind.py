@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
-from penstock.plan.expressions import Raised
-from penstock.plan.selection import Interval, Query, ValueSet
-from penstock.sql.conditions.bind import bind_selections
+from penstock.plan.expressions import Derived, Raised
+from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, ValueSet
+from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising
 from penstock.sql.conditions.parsing import parse_condition
@@ -348,3 +348,15 @@ def test_rlike_takes_one_pattern_and_no_escape(condition: str, underlined: str, 
 def test_an_escape_that_spark_refuses_is_left_to_spark(escape: str) -> None:
     with pytest.raises(UnsupportedError):
         bind(f"s LIKE 'x' ESCAPE {escape}")
+
+
+def test_a_reader_sees_texts_for_columns_that_penstock_added() -> None:
+    attributes = [
+        Attribute("weight", pa.int64(), "`weight`"),
+        Attribute("__d0", pa.float64(), "a / b"),
+        Attribute("__d0_error", pa.bool_(), "`__d0_error`"),
+    ]
+    bound = BoundSelections(
+        SelectionSet(tuple(attributes), ()), (Derived("__d0", "a / b", pa.float64(), "__d0_error"),), ()
+    )
+    assert bound.shown == ("weight", "a / b", "error in a / b")

@@ -20,6 +20,7 @@ from penstock.page import folder, routes
 from penstock.page.child import page_beside
 from penstock.page.folder import FolderReader
 from penstock.page.histories import MOST_POINTS, Histories, Ring
+from penstock.page.listening import Place
 from penstock.page.tail import EventTail
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CATALOG
@@ -273,17 +274,15 @@ def test_an_event_of_another_version_does_no_harm() -> None:
 
 def test_a_run_has_its_page_in_a_process_of_its_own(tmp_path: Path) -> None:
     layout = page_folder(tmp_path / "out")
-    with page_beside(layout.output, "127.0.0.1", 0, "secret-token") as address:
-        port = int(address.rpartition(":")[2].partition("/")[0])
-        page = Page(port, address)
+    place = Place.taken("127.0.0.1", 0, "secret-token")
+    port = place.listening.getsockname()[1]
+    page = Page(port, place.address)
+    with page_beside(layout.output, place):
         # it is asked before it is ready
         assert page.get("/api/overview", Authorization="Bearer secret-token").json()["totals"]["views"] == 5
         assert page.get("/api/overview").status == 401
-        with (
-            pytest.raises(InputError, match="cannot use"),
-            page_beside(layout.output, "127.0.0.1", port, None),
-        ):
-            pass
+        with pytest.raises(InputError, match="cannot use"):
+            Place.taken("127.0.0.1", port, None)
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), 1.0)
 
@@ -292,8 +291,8 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
     layout = page_folder(tmp_path / "out")
     program = (
         "import sys, time\nfrom pathlib import Path\nfrom penstock.page.child import page_beside\n"
-        "with page_beside(Path(sys.argv[1]), '127.0.0.1', 0, None) as address:\n"
-        "    print(address, flush=True)\n    time.sleep(600)"
+        "from penstock.page.listening import Place\nplace = Place.taken('127.0.0.1', 0, None)\n"
+        "print(place.address, flush=True)\nwith page_beside(Path(sys.argv[1]), place):\n    time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", program, layout.output], stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
@@ -322,6 +321,7 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
             "The page cannot use 127.0.0.1:{taken}: Address already in use",
         ),
         (["demo", "--output", "{out}", "--page", "{taken}"], "The page cannot use 127.0.0.1:{taken}"),
+        (["page", "{out}", "--script", "{none}"], "Cannot read script {none}: No such file or directory."),
         (["page", "{out}", "--host", "no.host.invalid"], "no.host.invalid is not a host name or address"),
         (
             ["run", "{script}", "--output", "{none}", "--page", "{taken}"],
@@ -372,3 +372,20 @@ def test_the_page_writes_nothing(tmp_path: Path) -> None:
         ):
             assert page.get(path).status == 200
     assert {path: path.stat().st_mtime_ns for path in layout.output.rglob("*")} == before
+
+
+def test_the_largest_delay_of_a_batch_is_behind_what_had_come_before() -> None:
+    histories = Histories()
+    for number, fields in enumerate(
+        (
+            {"oldest_recent_event_time_us": 0, "newest_event_time_us": 60_000_000},
+            {"oldest_recent_event_time_us": 20_000_000, "newest_event_time_us": 30_000_000},
+            {"oldest_recent_event_time_us": None, "newest_event_time_us": 90_000_000},
+            # number, oldest, newest and oldest recent of each step: the second is behind the first
+            {"arrival_steps": [[0, 95_000_000, 99_000_000, 95_000_000], [1, 0, 97_000_000, 94_000_000]]},
+        )
+    ):
+        when = f"2026-01-01T00:00:0{number}+00:00"
+        histories.take({"time": when, "kind": "batch", "stream": "s", "batch": number, **fields})
+    assert histories.delays("s")["delay"] == [None, 40.0, None, 5.0]
+    assert "delay" not in histories.stream("s")

@@ -19,7 +19,7 @@ from penstock.errors import InputError
 from penstock.page import server
 from penstock.page.child import page_address
 from penstock.page.guard import HEADERS
-from penstock.page.listening import address_of, listen, rules_of
+from penstock.page.listening import Place, listen
 
 TOKEN = "a-token-of-32-characters-or-so"
 
@@ -232,14 +232,14 @@ def test_the_token_is_taken_from_the_address_the_cookie_or_a_header(guarded: Pag
 
 def test_an_interface_of_the_network_has_a_token_in_any_case() -> None:
     with listen("0.0.0.0", 0) as listening:
-        rules = rules_of(listening, None)
-        assert not rules.is_loopback
-        assert rules.token is not None
-        assert len(rules.token) >= 32
-        assert address_of(listening, rules.token).endswith(f"?token={rules.token}")
-        assert rules_of(listening, "own").token == "own"
+        place = Place.of(listening, None)
+        assert not place.rules.is_loopback
+        assert place.rules.token is not None
+        assert len(place.rules.token) >= 32
+        assert place.address.endswith(f"?token={place.rules.token}")
+        assert Place.of(listening, "own").rules.token == "own"
     with listen("localhost", 0) as listening:
-        assert rules_of(listening, None).token is None
+        assert Place.of(listening, None).rules.token is None
 
 
 def test_an_address_that_cannot_be_used_is_one_sentence() -> None:

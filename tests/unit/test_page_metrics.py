@@ -17,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from penstock.monitor.book import Document
 from penstock.monitor.folder import folder_status
 from penstock.page.metrics import MOST, MOST_REASONS, OTHER, Exposition
+from penstock.spark.publication.kinds import results_of
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import BATCH, large_document, results_folder
 
@@ -104,6 +106,8 @@ def test_views_have_the_metrics_of_their_kind() -> None:
     assert _value(document, "penstock_window_promise_active", view="hourly_04") == 1
     assert _value(document, "penstock_window_max_error_probability", view="hourly_04") == 0.05
     assert _value(document, "penstock_window_within_bound_ratio", view="hourly_04") == 0.97
+    assert _value(document, "penstock_window_coverage_ratio", view="hourly_04") == 0.98
+    assert ("penstock_window_coverage_ratio", frozenset({("view", "hourly_03")})) not in _series(document)
     assert _value(document, "penstock_view_batches_behind", view="hourly_07") == 12
     assert _value(document, "penstock_deadline_windows_total", view="in_time_5", outcome="missed") == 7
     assert _value(document, "penstock_broken_loss_promises_total", view="in_time_5") == 2
@@ -116,6 +120,23 @@ def test_views_have_the_metrics_of_their_kind() -> None:
     assert ("penstock_window_answers_total", "j_dev_1") not in {
         (name, dict(labels).get("view")) for name, labels in _series(document)
     }
+
+
+def test_late_tuples_are_counted_once_whoever_tells_of_them(layout: Layout) -> None:
+    """The batches of windows 0 and 1 are told by their manifests, the later ones by events, the newest by both."""
+    for batch in (0, 1, 2):
+        figures = {"batch": batch, "views": {}, "late_tuples": 5, "late_beyond": 2}
+        document = {"first": batch, "last": batch, "files": [], "batches": [figures]}
+        MANIFEST.replace(layout.manifests(results_of("orders")) / f"{batch}.json", document)
+    log = EventLog(layout.events)
+    for batch in (2, 3):
+        log.record("windows", stream="orders", batch=batch, views={}, late_tuples=5, late_beyond=2)
+    document = folder_status(layout.output)
+    late = {
+        final: _value(document, "penstock_late_tuples_total", stream="orders", is_final=final)
+        for final in ("no", "yes")
+    }
+    assert late == {"no": 12, "yes": 8}
 
 
 def test_neither_a_new_run_nor_a_killed_one_makes_a_counter_go_down(layout: Layout) -> None:

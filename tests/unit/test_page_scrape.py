@@ -20,6 +20,7 @@ from page_cases import page_folder, served
 from penstock.cli.main import app
 from penstock.page import child
 from penstock.page.child import page_address, page_beside
+from penstock.page.listening import Place, Rules, listen
 
 #: how Prometheus asks
 _PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
@@ -56,7 +57,9 @@ def test_where_a_token_is_needed_prometheus_sends_it_as_bearer(folder: Path) -> 
 
 
 def test_a_run_serves_metrics_alone_before_its_folder_exists(tmp_path: Path) -> None:
-    with page_beside(tmp_path / "new", *page_address("0"), None, metrics_alone=True) as address:
+    place = Place.taken(*page_address("0"), None, metrics_alone=True)
+    address = place.address
+    with page_beside(tmp_path / "new", place):
         assert address.endswith("/metrics")
         with urllib.request.urlopen(address, timeout=60) as answer:
             text = answer.read().decode()
@@ -65,6 +68,27 @@ def test_a_run_serves_metrics_alone_before_its_folder_exists(tmp_path: Path) -> 
     assert 'penstock_run_state{state="starting"} 1.0' in text
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=5)
+
+
+def test_one_process_serves_the_page_and_the_metrics_each_by_its_own_rules(folder: Path) -> None:
+    page = Place.taken("127.0.0.1", 0, "sesame")
+    metrics = Place(listen("127.0.0.1", 0), Rules(None, is_loopback=True), metrics_alone=True)
+    shown, scraped = page.address, metrics.address
+    with page_beside(folder, page, metrics):
+        with urllib.request.urlopen(scraped, timeout=60) as answer:
+            assert b"penstock_tuples_total" in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(scraped.replace("metrics", "api/overview"), timeout=60)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(shown.partition("?")[0], timeout=60)
+        asked = urllib.request.Request(
+            f"{shown.partition('?')[0]}api/overview", headers={"Authorization": "Bearer sesame"}
+        )
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            assert b'"orders"' in answer.read()
+    for address in (shown, scraped):
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(address, timeout=5)
 
 
 def test_a_page_that_hangs_does_not_keep_the_run_from_ending(
@@ -76,7 +100,7 @@ def test_a_page_that_hangs_does_not_keep_the_run_from_ending(
     monkeypatch.setattr(child.sys, "executable", str(hanging))
     monkeypatch.setattr(child, "_ENDING_SECONDS", 0.2, raising=False)
     began = time.monotonic()
-    with page_beside(tmp_path / "out", "127.0.0.1", 0, None):
+    with page_beside(tmp_path / "out", Place.taken("127.0.0.1", 0, None)):
         pass
     assert time.monotonic() - began < 10
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
-from page_cases import Page, event, page_folder, served
+from page_cases import Page, batch, event, page_folder, served
 from penstock.page import rows, windows
 from penstock.page.deadlines import asked_of
 from penstock.spark.publication.kinds import results_of
@@ -136,14 +136,16 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         found.manifests(lane) / "0.json",
         {"first": 0, "last": 0, "files": [], "batches": [{**cut, "outcomes": outcomes, "late": [late]}]},
     )
-    swap = {"evaluations_before": 3.0, "evaluations": 2.0}
+    swap = {"evaluations_before": 3.0, "evaluations": 2.0, "runner_up_evaluations": 2.5}
     switched = {
         "order": ["new tuples of a meet b"],
         "reason": "<i>",
         "figures": {"seconds": 0.5, "search": "all", "odd": [1]},
     }
     with found.events.open("ab") as log:
-        log.write(event(10, "plan_compiled", stream="orders", views=1, attributes=["`x`", "`y`"]))
+        # the newest event time before it is minute 1
+        log.write(batch(2, oldest_event_time_us=0, oldest_recent_event_time_us=30_000_000))
+        log.write(event(10, "plan_compiled", stream="orders", views=1, attributes=["x", "y"]))
         log.write(
             event(
                 11,
@@ -153,6 +155,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
                 reason="faster",
                 figures=swap,
                 arrangement={"order": [1, 0]},
+                runner_up={"order": [0, 1]},
             )
         )
         log.write(event(12, "sequence_sampled", stream="orders", evaluations_per_tuple=2.0))
@@ -194,6 +197,7 @@ def test_the_windows_of_a_key_have_all_their_answers(page: Page) -> None:
     ]
     assert [each["value"] for each in found["windows"][1]["revisions"]] == [100.0, 150.0, 200.0]
     assert "the oldest ends 1970-01-01 02:00:00 UTC" in found["why_open"]
+    assert (found["view"]["history"]["slack"], found["view"]["history"]["delay"]) == ([60.0], [30.0])
     oslo = page.get(f"/api/windows/hours?value=total&key={quote(json.dumps({'city': 'Oslo'}))}").json()
     assert [each["state"] for each in oslo["windows"]] == ["final", "corrected"]
 
@@ -257,7 +261,8 @@ def test_a_view_without_answers_has_no_windows(page: Page) -> None:
 def test_plans_say_what_changed_them(page: Page) -> None:
     found = page.get("/api/plans").json()
     (stream,) = found["streams"]
-    assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["`y`", "`x`"], 3.0, 2.0)
+    assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["y", "x"], 3.0, 2.0)
+    assert (stream["runner_up"], stream["found"]) == ({"sequence": ["x", "y"], "evaluations": 2.5}, 2.0)
     assert (stream["decision"], stream["history"]["evaluations"]) == ("faster", [2.0])
     assert [(each["subject"], each["text"]) for each in found["switches"]] == [
         ("pairs", "new tuples of a meet b: <i>"),

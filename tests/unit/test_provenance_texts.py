@@ -10,7 +10,18 @@ import pytest
 from penstock.cli.try_view import backtest_lines
 from penstock.cli.why import read_row, why_lines
 from penstock.errors import InputError
-from penstock.provenance import Backtest, Conjunct, Count, Judged, Partners, Revision, TupleWindow, Value, Why
+from penstock.provenance import (
+    Backtest,
+    Conjunct,
+    Count,
+    Judged,
+    Partners,
+    Passed,
+    Revision,
+    TupleWindow,
+    Value,
+    Why,
+)
 
 _LARGE = Judged("amount > 9", "test", "NULL", values=(Value("amount", None),))
 _SHARE = Judged(
@@ -97,12 +108,16 @@ def test_a_backtest_shows_matches_by_hour() -> None:
         "hour",
         (Count("2026-01-01 10:00:00", 700, 4), Count("2026-01-01 11:00:00", 400, 0), Count("", 100, 1)),
         ({"id": 1},),
+        (Passed("amount > 900", 1_100), Passed("city = 'Rome'", 6)),
     )
     assert list(backtest_lines(found)) == [
         "large: 5 matches in 1,200 tuples of payments",
         "payments: in",
         "1 record set aside: they do not fit the columns",
         "2 tuples not matched: the condition raises an error",
+        "tuples that each part of the condition lets through:",
+        "  1,100  amount > 900",
+        "      6  city = 'Rome'",
         "matches by hour:",
         f"  2026-01-01 10:00:00        4 {'#' * 40}",
         "  2026-01-01 11:00:00        0",

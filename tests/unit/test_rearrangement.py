@@ -62,6 +62,18 @@ def test_first_sequence_takes_one_period_less_than_ascs() -> None:
     assert swap.figures["evaluations"] < swap.figures["evaluations_before"]
 
 
+def test_the_runner_up_of_a_sequence_is_its_closest_other_choice() -> None:
+    made = controller()
+    (swap,) = made.handle(report(tuples_passing((0.9, 0.2, 0.1), 400, 1)))
+    assert swap.arrangement.order == (2, 1, 0)
+    assert swap.runner_up.order == (1, 2, 0)
+    told = swap.fields()["runner_up"]
+    assert (told["order"], told["kind"]) == ([1, 2, 0], "macro")
+    evaluations, lost = swap.figures["evaluations"], swap.figures["runner_up_evaluations"]
+    assert evaluations < lost < swap.figures["evaluations_before"]
+    assert swap.reason.endswith(f"; the runner-up {lost:.4g}.")
+
+
 def test_steady_data_is_left_alone_and_drift_of_the_dropping_ratio_is_named() -> None:
     made = controller(threshold=0.2)
     made.handle(report(tuples_passing((0.9, 0.5, 0.1), 400, 1)))

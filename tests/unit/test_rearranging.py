@@ -30,7 +30,10 @@ class Followed:
 
     def __init__(self, folder: Path) -> None:
         self._events = EventLog(folder / "events.jsonl")
-        plan = SimpleNamespace(program=SimpleNamespace(plan=SimpleNamespace(coded=SELECTIONS)))
+        plan = SimpleNamespace(
+            program=SimpleNamespace(plan=SimpleNamespace(coded=SELECTIONS)),
+            bound=SimpleNamespace(shown=("a", "error in a / b")),
+        )
         first = AscIndex(SELECTIONS).given_order()
         plans: Any = SimpleNamespace(
             compiled=lambda _: plan, begin_sequence=lambda _: first, swap_sequence=lambda *_: None
@@ -40,6 +43,10 @@ class Followed:
         )
         self._rearranging = Rearranging(settings, self._events, lambda _: plans)
         self._batch = 0
+
+    def order(self) -> str | None:
+        """The sequence that the batches follow, for readers."""
+        return self._rearranging.running("s").text
 
     def report(self, share: float, asc_tried: int) -> list[str]:
         """Reports a batch of which a share of the tuples passes the second attribute; what was noted of it."""
@@ -65,6 +72,7 @@ def test_samples_of_batches_that_the_index_answers_are_looked_at_until_an_order_
     assert "SampleTuples" in (first := followed.report(0.1, 0))
     assert "sequence_sampled" in first
     assert {"SwapSequence", "KeepSequence"} & {*first, *followed.report(0.1, 0)}
+    assert str(followed.order()).startswith("error in a / b > a")
     for _ in range(5):
         assert followed.report(0.9, 0) == [], "the index answers: the sample decides nothing"
 

@@ -76,6 +76,12 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         "1970-01-01 03:00:00 UTC (its end + horizon): needs a tuple that is 59 min newer"
     ) in told
     assert "The 5 % promise starts after about 20 final windows; 4 so far." in told
+    view["standing"]["final_from"] = 14_400_000_000
+    young = {**folder_status(layout.output), "views": {"hours": view}}
+    assert (
+        "final once the stream's time passes 1970-01-01 04:00:00 UTC (the stream was observed too briefly before): "
+        "needs a tuple that is 1 h 59 min newer"
+    ) in "\n".join(status_lines(young, verbose=True))
     view["standing"]["newest"] = 20_000_000_000
     told = "\n".join(status_lines({**folder_status(layout.output), "views": {"hours": view}}, verbose=True))
     assert (

@@ -133,12 +133,35 @@ def test_nothing_is_final_before_delays_can_have_been_seen() -> None:
 
 def test_a_view_says_how_far_it_has_come() -> None:
     operator = WindowOperator([(plan(10, 5), FixedSlack(3))], gamma=0)
-    assert operator.standing()["v"] == Standing(3, False, False, 10, None, None, 0, None, BEFORE_ALL, BOUND)
+    assert operator.standing()["v"] == Standing(
+        3, False, False, 10, None, None, 0, None, BEFORE_ALL, None, None, BOUND
+    )
     feed(operator, [1])
     feed(operator, [22])
-    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 22, 2, 25, 12, BOUND)
+    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 22, 2, 25, 12, 1, None, BOUND)
     idle(operator, reached=90)
-    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 90, 2, 25, 12, BOUND)
+    assert operator.standing()["v"] == Standing(3, False, True, 10, 22, 90, 2, 25, 12, 1, None, BOUND)
+
+
+def test_a_view_that_learns_its_slack_is_not_final_before_it() -> None:
+    """K is then up to two thirds of the stream's age, and the horizon follows the delays that have been seen."""
+    operator = WindowOperator([(plan(10, 10), RequiredSlack(BOUND))], gamma=0)
+    for time in [0, 50, 40, 120]:
+        feed(operator, [time])
+    standing = operator.standing()["v"]
+    assert (standing.slack, standing.horizon, standing.final_from) == (54, 55, 60)
+    assert (standing.open, standing.oldest) == (1, 130)
+    assert told(feed(operator, [184])) == [(130, 0, 1, False)]
+    assert told(feed(operator, [185])) == [(130, 1, 1, True)]
+
+
+def test_a_window_waits_no_longer_than_the_horizon() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(50))], gamma=0)
+    feed(operator, [1])
+    assert told(feed(operator, [19])) == []
+    standing = operator.standing()["v"]
+    assert (standing.slack, standing.horizon) == (10, 10)
+    assert told(feed(operator, [20])) == [(10, 0, 1, True)]
 
 
 def test_a_view_says_how_far_its_windows_are_answered() -> None:

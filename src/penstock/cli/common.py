@@ -20,6 +20,7 @@ from rich.console import Console
 from penstock.errors import ConnectionFailedError, InputError
 
 if TYPE_CHECKING:
+    from penstock.page.asking import Script as Asked
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
@@ -155,7 +156,12 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
 
 @contextmanager
 def told_page(
-    console: Console, folder: Path, address: str | None, token: str | None, metrics: str | None = None
+    console: Console,
+    folder: Path,
+    address: str | None,
+    token: str | None,
+    metrics: str | None = None,
+    script: Asked | None = None,
 ) -> Iterator[None]:
     """Shows a run in a browser and serves its metrics as long as the block lasts, and prints where.
 
@@ -165,20 +171,25 @@ def told_page(
         address: `[HOST:]PORT`; None: it is not shown.
         token: what requests have to bring, if one is given.
         metrics: `[HOST:]PORT` of the metrics without the page; None: the page alone has them.
+        script: by which the page answers what needs Spark; None: it does not.
 
     Raises:
         InputError: the address cannot be used.
     """
     from penstock.page.child import page_address, page_beside
+    from penstock.page.listening import Place
 
     given = (("Page", "--page", address), ("Metrics", "--metrics", metrics))
     with ExitStack() as held:
-        for what, option, place in given:
-            if place is not None:
-                alone = option == "--metrics"
-                beside = page_beside(folder, *page_address(place, option), token, metrics_alone=alone)
-                shown = held.enter_context(beside)
-                console.print(f"{what}: {shown}", soft_wrap=True, highlight=False, markup=False)
+        places = []
+        for what, option, where in given:
+            if where is not None:
+                place = Place.taken(*page_address(where, option), token, metrics_alone=option == "--metrics")
+                held.callback(place.listening.close)
+                console.print(f"{what}: {place.address}", soft_wrap=True, highlight=False, markup=False)
+                places.append(place)
+        if places:
+            held.enter_context(page_beside(folder, *places, script=script))
         yield
 
 

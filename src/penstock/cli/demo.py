@@ -44,13 +44,16 @@ def demo(
 ) -> None:
     """Replay the 336,776 flights out of New York in 2013 through Spark."""
     from penstock.cli.demo_data import prepare
-    from penstock.cli.demo_year import Sample, replay_year
+    from penstock.cli.demo_year import Sample, replay_year, written_script
+    from penstock.page.asking import Script
 
     console = table_console()
     if output.exists() and not (output / "_penstock").is_dir():
         raise InputError(f"--output {output} exists and is not a results folder; name another")
     data = output.parent / "demo-data"
-    with told_page(console, output, None if no_page else page, page_token):
+    # the other parts have functions of their own, which no file has
+    script = Script.of(written_script(data), None, (), ()) if part is Part.QUERIES else None
+    with told_page(console, output, None if no_page else page, page_token, script=script):
         if output.exists():
             shutil.rmtree(output)
         flights, *_ = prepare(data)

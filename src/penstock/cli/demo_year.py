@@ -96,6 +96,15 @@ class Windows:
     corrected: int
 
 
+def written_script(data: Path) -> Path:
+    """Where the script of the demo is written, for questions about its views.
+
+    Args:
+        data: the folder with the demo's data.
+    """
+    return data / "demo.sql"
+
+
 def replay_year(console: Console, flights: Path, output: Path, queries: int, sample: Sample) -> None:
     """Replays the year, asks plain Spark the same about a sample, compares all rows and prints one screen.
 
@@ -107,7 +116,7 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         sample: what plain Spark gets.
     """
     from penstock.cli.common import build_engine, read_settings
-    from penstock.cli.demo_queries import standing_queries
+    from penstock.cli.demo_queries import create_view, standing_queries
     from penstock.sql.script.script import parse_script
 
     table = pq.read_table(flights)
@@ -117,6 +126,9 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
     script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
     script = script.replace("examples/data", str(flights.parent))
     windows = {view.name: view.text for view in parse_script(script).views if view.name in EXACT}
+    written_script(flights.parent).write_text(
+        "\n".join([script, *(create_view(*rule) for rule in rules.items())])
+    )
     engine.execute(script)
     engine.drop(*(name for names in engine.declared.values() for name in names if name not in windows))
     engine.add_views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in rules.items()})

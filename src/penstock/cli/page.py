@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.common import PageToken
-from penstock.page.listening import DEFAULT_PORT, LOOPBACK
+from penstock.cli.common import Conf, Functions, PageToken, Tune, read_script
+from penstock.page.listening import DEFAULT_PORT, LOOPBACK, METRICS_TOKEN_VARIABLE
 
 Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
 
@@ -28,31 +28,48 @@ def page(
         ),
     ] = None,
     page_token: PageToken = None,
-    descriptor: Annotated[int | None, typer.Option("--listening", hidden=True)] = None,
-    metrics_alone: Annotated[bool, typer.Option("--metrics-alone", hidden=True)] = False,
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            help="Script of the run: by it, and with Spark, the page explains why a tuple does not match, and tries drafts.",
+            metavar="SCRIPT",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Conf = None,
+    tune: Tune = None,
+    functions: Functions = None,
+    listening: Annotated[int | None, typer.Option(hidden=True)] = None,
+    metrics_listening: Annotated[int | None, typer.Option(hidden=True)] = None,
+    metrics_token: Annotated[
+        str | None, typer.Option(hidden=True, envvar=METRICS_TOKEN_VARIABLE, show_envvar=False)
+    ] = None,
 ) -> None:
     """Show the results folder of a run in a browser, until Ctrl-C. The page is read-only."""
     import socket
 
+    from penstock.page.asking import Script
     from penstock.page.child import page_address
-    from penstock.page.listening import address_of, listen, rules_of
+    from penstock.page.listening import Place
 
-    if descriptor is not None:
-        from penstock.page.server import serve
+    asked = None if script is None else Script.of(script, functions, conf or (), tune or ())
+    given = ((listening, page_token, False), (metrics_listening, metrics_token, True))
+    places = [
+        Place.of(socket.socket(fileno=number), token, metrics_alone=alone)
+        for number, token, alone in given
+        if number is not None
+    ]
+    is_child = bool(places)
+    if not is_child:
+        from penstock.monitor.folder import folder_layout
 
-        listening = socket.socket(fileno=descriptor)
-        rules = rules_of(listening, page_token)
-        serve(folder, listening, rules, is_child=True, metrics_alone=metrics_alone)
-        return
-    from penstock.monitor.folder import folder_layout
-
-    folder_layout(folder)
-    if metrics is not None:
-        host, port = page_address(metrics, "--metrics")
-    listening = listen(host, port)
-    rules = rules_of(listening, page_token)
-    address = address_of(listening, rules.token, metrics_alone=metrics is not None)
-    print(f"{'Page' if metrics is None else 'Metrics'}: {address}", flush=True)
+        folder_layout(folder)
+        if script is not None:
+            read_script(script)
+        if metrics is not None:
+            host, port = page_address(metrics, "--metrics")
+        places = [Place.taken(host, port, page_token, metrics_alone=metrics is not None)]
+        print(f"{'Page' if metrics is None else 'Metrics'}: {places[0].address}", flush=True)
     from penstock.page.server import serve
 
-    serve(folder, listening, rules, metrics_alone=metrics is not None)
+    serve(folder, places, is_child=is_child, script=asked)

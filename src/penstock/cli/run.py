@@ -85,6 +85,7 @@ def run(
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
+    from penstock.page.asking import Script as Asked
     from penstock.spark.storage.layout import Layout
     from penstock.trigger import Trigger
 
@@ -92,7 +93,8 @@ def run(
     if ended and not available_now:
         raise InputError("--ended requires --available-now.")
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
-    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token, metrics):
+    asked = Asked.of(script, functions, conf or (), tune or ())
+    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None

@@ -93,6 +93,10 @@ def backtest_lines(found: Backtest) -> Iterator[str]:
     if found.errors:
         yield f"{counted(found.errors, 'tuple')} not matched: the condition raises an error"
     yield from (f"note: {note}" for note in found.notes)
+    if len(found.parts) > 1:
+        yield "tuples that each part of the condition lets through:"
+        width = max(len(f"{part.tuples:,}") for part in found.parts)
+        yield from (f"  {part.tuples:>{width},}  {part.text}" for part in found.parts)
     if found.matches:
         yield f"{plural} by {_unit(found)}:"
         yield from _histogram(found)

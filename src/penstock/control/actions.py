@@ -45,7 +45,28 @@ class SampleTuples(Action):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SwapSequence(Action):
+class FoundSequence(Action):
+    """An evaluation sequence was found.
+
+    Attributes:
+        runner_up: the one that was nearly found; None where nothing was to be chosen.
+    """
+
+    runner_up: Arrangement | None
+
+    def fields(self) -> dict[str, object]:
+        """A compact JSON form, without the micro-arrows themselves."""
+        found = None if self.runner_up is None else self.runner_up.fields()
+        return {**Action.fields(self), "runner_up": found}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeepSequence(FoundSequence):
+    """Measured again, found the running arrangement again: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwapSequence(FoundSequence):
     """Follow this arrangement from the next binding on.
 
     Attributes:
@@ -56,12 +77,7 @@ class SwapSequence(Action):
 
     def fields(self) -> dict[str, object]:
         """A compact JSON form, without the micro-arrows themselves."""
-        return {**Action.fields(self), "arrangement": self.arrangement.fields()}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeepSequence(Action):
-    """Measured again, found the running arrangement again: nothing to do."""
+        return {**FoundSequence.fields(self), "arrangement": self.arrangement.fields()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,6 +40,8 @@ MEASURED = frozenset(
 )
 #: counts of a `batch` event or a manifest that add up
 _SUMS = ("tuples", "matched", "pairs", "null_event_times", "future_event_times", "rows_set_aside")
+#: counts of a stream in a `windows` event that add up
+_LATE = ("late_tuples", "late_beyond")
 #: counts of a view in a `windows` event that add up; of everything else the newest holds
 _WINDOW_SUMS = (
     *("early", "corrected", "final", "final_corrected", "final_corrected_rows"),
@@ -279,7 +281,8 @@ def _restate_windows(document: Document, name: str, totals: Mapping[str, Any]) -
     for view in [view for view, known in document["views"].items() if known.get("stream") == name]:
         for count in _WINDOW_SUMS:
             document["views"][view].pop(count, None)
-    stream.pop("windows_batch", None)
+    for count in (*_LATE, "windows_batch"):
+        stream.pop(count, None)
     _add_windows(document, name, totals)
 
 
@@ -296,7 +299,7 @@ def _add_windows(document: Document, name: str, figures: Mapping[str, Any]) -> N
     if figures.get("answered") is not None:
         # the last batch of the stream that the windows have taken in
         stream["windows_answered"] = figures["answered"]
-    for count in ("late_tuples", "late_beyond"):
+    for count in _LATE:
         stream[count] = stream.get(count, 0) + (figures.get(count) or 0)
     for view, standing in (figures.get("standing") or {}).items():
         known = document["views"].setdefault(view, {})

@@ -242,13 +242,15 @@ def why_open(standing: Mapping[str, Any], state: str, behind: Sequence[int] | No
     oldest, horizon, newest = (standing.get(part) for part in ("oldest", "horizon", "newest"))
     if oldest is None or horizon is None or newest is None:
         return windows
-    due = oldest + horizon
+    due, first = oldest + horizon, standing.get("final_from") or 0
     why = f"{windows}, the oldest ends {moment(oldest)}; "
     if behind:
         why += "the view has to answer these batches first"
-    elif due > newest:
+    elif max(due, first) > newest:
+        since = "its end + horizon" if due >= first else "the stream was observed too briefly before"
+        due = max(due, first)
         why += (
-            f"final once the stream's time passes {moment(due)} (its end + horizon): needs a tuple that is "
+            f"final once the stream's time passes {moment(due)} ({since}): needs a tuple that is "
             f"{length((due - newest) / 1e6)} newer"
         )
     else:

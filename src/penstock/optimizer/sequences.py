@@ -48,6 +48,8 @@ class MacroArranger:
         self._weights = _weights(index, costs)
         self._rest = list(index.attributes)
         self._order: list[int] = []
+        #: of the closest choice how much the other candidate falls short, its place in the order, and it
+        self._closest: tuple[float, int, int] | None = None
         every = np.bitwise_or.reduce(index.tables.qub, axis=0, initial=0)
         self._uncovered = every.astype(np.uint64)
         #: selectivity of each p-attribute's ASC alone, in the first period; 1 where not measured
@@ -74,7 +76,11 @@ class MacroArranger:
             gains = kernels.drop_counts(self._index.tables, codes, order, candidates)
             gains = gains - kernels.drop_counts(self._index.tables, codes, order[:-1], order[-1:])
         gains = gains * self._weights[candidates]
-        best = self._rest[int(np.lexsort((candidates, self.individual[candidates], -gains))[0])]
+        first, second = np.lexsort((candidates, self.individual[candidates], -gains))[:2]
+        short = 1 - gains[second] / gains[first] if gains[first] else 0.0
+        if self._closest is None or short < self._closest[0]:
+            self._closest = float(short), len(self._order), int(candidates[second])
+        best = int(candidates[first])
         self._rest.remove(best)
         self._order.append(best)
         self._uncovered = self._uncovered & ~self._index.tables.qub[best]
@@ -82,6 +88,14 @@ class MacroArranger:
     def arrangement(self) -> Arrangement:
         """The sequence found; ASCs not placed yet follow in the given order."""
         return Arrangement(ArrangementKind.MACRO, (*self._order, *self._rest))
+
+    def runner_up(self) -> Arrangement | None:
+        """The sequence with the other candidate in front where the choice was closest; None before the first choice."""
+        if self._closest is None:
+            return None
+        _, place, other = self._closest
+        order = [each for each in self.arrangement().order if each != other]
+        return Arrangement(ArrangementKind.MACRO, (*order[:place], other, *order[place:]))
 
 
 class HybridArranger:
@@ -220,6 +234,10 @@ class SequenceArranger:
         if self._macro.done and self._kind is ArrangementKind.HYBRID:
             macro = self._macro.arrangement()
             self._hybrid = HybridArranger(self._index, macro, self._macro.individual, self._costs)
+
+    def runner_up(self) -> Arrangement | None:
+        """The macro-sequence of the closest other choice, see `MacroArranger.runner_up`."""
+        return self._macro.runner_up()
 
     def arrangement(self) -> Arrangement:
         """The arrangement found so far."""

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import InputError
-from penstock.page.listening import LOOPBACK, TOKEN_VARIABLE, address_of, listen, rules_of
+from penstock.page.asking import Script
+from penstock.page.listening import LOOPBACK, METRICS_TOKEN_VARIABLE, TOKEN_VARIABLE, Place
 
 #: seconds that the page has to end, after which it is killed
 _ENDING_SECONDS = 5.0
@@ -35,53 +36,44 @@ def page_address(text: str, option: str = "--page") -> tuple[str, int]:
 
 
 @contextmanager
-def page_beside(
-    folder: Path, host: str, port: int, token: str | None, *, metrics_alone: bool = False
-) -> Iterator[str]:
+def page_beside(folder: Path, *places: Place, script: Script | None = None) -> Iterator[None]:
     """Has a process serve the page of a results folder, until the block is left or this process is gone.
 
-    The address is taken at once; what asks before the other process is ready waits for it.
+    What asks before the other process is ready waits for it.
 
     Args:
         folder: the results folder; it may not exist yet.
-        host, port: the address; port 0 for a free one.
-        token: what requests have to bring, if one is given.
-        metrics_alone: whether it serves /metrics without the page.
-
-    Yields:
-        The address that a browser opens.
-
-    Raises:
-        InputError: the address cannot be used.
+        places: its addresses, at most one with and one without the page; they are the other process's from now on.
+        script: by which the page answers what needs Spark; None: it does not.
     """
-    with listen(host, port) as listening:
-        rules = rules_of(listening, token)
-        address = address_of(listening, rules.token, metrics_alone=metrics_alone)
-        environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-        if rules.token is not None:
-            environment[TOKEN_VARIABLE] = rules.token
-        number = listening.fileno()
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "penstock.cli.main",
-                "page",
-                "--listening",
-                str(number),
-                *(["--metrics-alone"] if metrics_alone else []),
-                "--",
-                str(folder.absolute()),
-            ],
-            stdin=subprocess.PIPE,
-            env=environment,
-            pass_fds=[number],
-            # Ctrl-C ends the run; the page ends with it
-            start_new_session=True,
-        )
+    tokens = {
+        METRICS_TOKEN_VARIABLE if place.metrics_alone else TOKEN_VARIABLE: place.rules.token
+        for place in places
+    }
+    others = (TOKEN_VARIABLE, METRICS_TOKEN_VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in others}
+    environment |= {name: token for name, token in tokens.items() if token is not None}
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "penstock.cli.main", "page"),
+            *(
+                f"--{'metrics-' if place.metrics_alone else ''}listening={place.listening.fileno()}"
+                for place in places
+            ),
+            *([] if script is None else [f"--script={script.path}", *script.options]),
+            *("--", str(folder.absolute())),
+        ],
+        stdin=subprocess.PIPE,
+        env=environment,
+        pass_fds=[place.listening.fileno() for place in places],
+        # Ctrl-C ends the run; the page ends with it
+        start_new_session=True,
+    )
+    for place in places:
+        place.listening.close()
     assert process.stdin is not None, "it is a pipe"
     try:
-        yield address
+        yield
     finally:
         # the other end sees that this one is closed
         process.stdin.close()

@@ -117,7 +117,8 @@ class Histories:
         self._newest: dict[str, float] = {}
         self._attributes: dict[str, list[str]] = {}
         self._orders: dict[str, list[int]] = {}
-        self._swaps: dict[str, Event] = {}
+        self._runners_up: dict[str, list[int]] = {}
+        self._found: dict[str, Event] = {}
         self._switches: deque[Event] = deque(maxlen=_SWITCHES)
 
     def take(self, event: Event) -> None:
@@ -142,12 +143,17 @@ class Histories:
     def stream(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
         found = self._columns(self._streams, name, _stream_ring, most)
-        tuples, spent = found.pop("tuples"), found.pop("spent")
+        tuples, spent, _ = found.pop("tuples"), found.pop("spent"), found.pop("delay")
         rate = [
             count / time if count is not None and time else None
             for count, time in zip(tuples, spent, strict=True)
         ]
         return {"at": found.pop("at"), "rate": rate, **found}
+
+    def delays(self, stream: str) -> Columns:
+        """The largest delays of a stream's batches: `at`, `delay`; those too long to matter for slack left out."""
+        found = self._columns(self._streams, stream, _stream_ring, MOST_POINTS)
+        return {what: found[what] for what in ("at", "delay")}
 
     def lane(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a lane: `at`, `seconds`, `rows`."""
@@ -164,15 +170,23 @@ class Histories:
     def sequence(self, stream: str) -> list[str]:
         """The columns of a stream in the order in which its evaluation sequence compares them; [] where no event says."""
         with self._lock:
-            attributes, order = self._attributes.get(stream, []), self._orders.get(stream, [])
+            return self._columns_of(stream, self._orders.get(stream, []))
+
+    def found(self, stream: str) -> Event:
+        """The figures of the newest decision on the running evaluation sequence; {} where no event says."""
+        with self._lock:
+            return self._found.get(stream, {})
+
+    def runner_up(self, stream: str) -> list[str]:
+        """The columns in the order that was nearly found then; [] where no event says."""
+        with self._lock:
+            return self._columns_of(stream, self._runners_up.get(stream, []))
+
+    def _columns_of(self, stream: str, order: list[int]) -> list[str]:
+        attributes = self._attributes.get(stream, [])
         if any(not isinstance(each, int) or not 0 <= each < len(attributes) for each in order):
             return []
         return [attributes[each] for each in order]
-
-    def swap(self, stream: str) -> Event:
-        """The figures of the decision that put the running evaluation sequence in; {} where no event says."""
-        with self._lock:
-            return self._swaps.get(stream, {})
 
     def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring], most: int) -> Columns:
         with self._lock:
@@ -181,7 +195,7 @@ class Histories:
     def _batch(self, at: float, event: Event) -> None:
         name = event["stream"]
         spent = _spent(event, _PARTS)
-        newest = seconds(event.get("newest_event_time_us"))
+        delay, newest = _delay(event, self._newest.get(name)), seconds(event.get("newest_event_time_us"))
         if newest is not None:
             self._newest[name] = max(newest, self._newest.get(name, newest))
         self._streams.setdefault(name, _stream_ring()).add(
@@ -191,6 +205,7 @@ class Histories:
             seconds=spent,
             newest_event=self._newest.get(name),
             backlog=self._backlogs.get(name),
+            delay=delay,
         )
 
     def _lag(self, _: float, event: Event) -> None:
@@ -202,13 +217,20 @@ class Histories:
 
     def _compiled(self, _: float, event: Event) -> None:
         self._attributes[event["stream"]] = [str(each) for each in event["attributes"]]
-        self._orders.pop(event["stream"], None)
-        self._swaps.pop(event["stream"], None)
+        for known in (self._orders, self._runners_up, self._found):
+            known.pop(event["stream"], None)
 
     def _decided(self, _: float, event: Event) -> None:
+        if event.get("action") == "SampleTuples":
+            return
+        stream, figures = event["stream"], dict(event["figures"])
         if event.get("arrangement"):
-            self._orders[event["stream"]] = list(event["arrangement"]["order"])
-            self._swaps[event["stream"]] = dict(event["figures"])
+            self._orders[stream] = list(event["arrangement"]["order"])
+        else:
+            # the order was kept: the one before it is that of the decision which put it in
+            figures["evaluations_before"] = self._found.get(stream, {}).get("evaluations_before")
+        self._found[stream] = figures
+        self._runners_up[stream] = list((event.get("runner_up") or {}).get("order", ()))
 
     def _windows(self, at: float, event: Event) -> None:
         views = event.get("views") or {}
@@ -245,8 +267,25 @@ def _spent(event: Event, parts: tuple[str, ...]) -> float:
     return sum(float(event.get(f"{part}_seconds") or 0.0) for part in parts)
 
 
+def _delay(event: Event, before: float | None) -> float | None:
+    """How far a batch's oldest tuple is behind the newest one that had come before it, seconds; by its arrival steps, if it has any.
+
+    Args:
+        event: of the batch.
+        before: newest event time before it; None: not known.
+    """
+    whole = (None, event.get("newest_event_time_us"), event.get("oldest_recent_event_time_us"))
+    found: list[float] = []
+    for _, newest, oldest in [each[-3:] for each in event.get("arrival_steps") or [whole]]:
+        if before is not None and oldest is not None:
+            found.append(max(0.0, before - oldest / 1e6))
+        if newest is not None:
+            before = max(newest / 1e6, newest / 1e6 if before is None else before)
+    return max(found, default=None)
+
+
 def _stream_ring() -> Ring:
-    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last)
+    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most)
 
 
 def _lane_ring() -> Ring:

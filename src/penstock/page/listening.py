@@ -13,6 +13,8 @@ from penstock.errors import InputError
 LOOPBACK, DEFAULT_PORT = "127.0.0.1", 4088
 #: environment variable with the token; a command line can be read by other users of the machine
 TOKEN_VARIABLE = "PENSTOCK_PAGE_TOKEN"
+#: the like by which a run tells its page the token of the metrics alone
+METRICS_TOKEN_VARIABLE = "PENSTOCK_METRICS_TOKEN"
 #: connections at a time; those beyond get 503
 MOST_CONNECTIONS = 500
 
@@ -28,6 +30,55 @@ class Rules:
 
     token: str | None
     is_loopback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address that the page answers.
+
+    Attributes:
+        listening: see `listen`.
+        rules: who may ask there.
+        metrics_alone: whether /metrics is all that it answers there.
+    """
+
+    listening: socket.socket
+    rules: Rules
+    metrics_alone: bool = False
+
+    @classmethod
+    def taken(cls, host: str, port: int, token: str | None, *, metrics_alone: bool = False) -> Place:
+        """Take an address.
+
+        Args:
+            host, port: see `listen`.
+            token: what requests have to bring, if one is given.
+            metrics_alone: see above.
+
+        Raises:
+            InputError: as `listen`.
+        """
+        return cls.of(listen(host, port), token, metrics_alone=metrics_alone)
+
+    @classmethod
+    def of(cls, listening: socket.socket, token: str | None, *, metrics_alone: bool = False) -> Place:
+        """An address that was taken; an interface that other machines reach has a token in any case."""
+        local = is_loopback(listening)
+        return cls(
+            listening, Rules(token or (None if local else secrets.token_urlsafe(24)), local), metrics_alone
+        )
+
+    @property
+    def address(self) -> str:
+        """What a browser opens."""
+        host, port = self.listening.getsockname()[:2]
+        if ipaddress.ip_address(host).is_unspecified:
+            host = socket.gethostname()
+        shown = f"[{host}]" if ":" in host else host
+        token = self.rules.token
+        return f"http://{shown}:{port}/{'metrics' if self.metrics_alone else ''}" + (
+            f"?token={quote(token, safe='')}" if token else ""
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -60,31 +111,3 @@ def listen(host: str, port: int) -> socket.socket:
 def is_loopback(listening: socket.socket) -> bool:
     """Whether this machine alone can connect."""
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
-
-
-def rules_of(listening: socket.socket, token: str | None) -> Rules:
-    """Who may ask; an interface that other machines reach has a token in any case.
-
-    Args:
-        listening: see `listen`.
-        token: what requests have to bring, if one is given.
-    """
-    local = is_loopback(listening)
-    return Rules(token or (None if local else secrets.token_urlsafe(24)), local)
-
-
-def address_of(listening: socket.socket, token: str | None, *, metrics_alone: bool = False) -> str:
-    """The address that a browser opens.
-
-    Args:
-        listening: see `listen`.
-        token: see `Rules`.
-        metrics_alone: whether /metrics is all that is served.
-    """
-    host, port = listening.getsockname()[:2]
-    if ipaddress.ip_address(host).is_unspecified:
-        host = socket.gethostname()
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/{'metrics' if metrics_alone else ''}" + (
-        f"?token={quote(token, safe='')}" if token else ""
-    )

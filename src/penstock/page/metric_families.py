@@ -95,6 +95,11 @@ def _unusable(stream: Mapping[str, Any]) -> Iterable[tuple[tuple[str, ...], floa
     return [((cause,), stream.get(f"{cause}_event_times") or 0) for cause in ("null", "future")]
 
 
+def _late(stream: Mapping[str, Any]) -> Iterable[tuple[tuple[str, ...], float | None]]:
+    late, beyond = stream.get("late_tuples") or 0, stream.get("late_beyond") or 0
+    return [(("no",), late - beyond), (("yes",), beyond)]
+
+
 #: the metrics of streams
 STREAMS = (
     counter("penstock_batches", "Batches of a stream that were published.", "batches"),
@@ -113,6 +118,13 @@ STREAMS = (
         "Tuples left out of windows, because their event time is NULL or too far ahead of the clock.",
         _unusable,
         ("cause",),
+        is_counter=True,
+    ),
+    Family(
+        "penstock_late_tuples",
+        "Pairs of a tuple and a window that was answered before the tuple arrived; is_final: whether it was final.",
+        _late,
+        ("is_final",),
         is_counter=True,
     ),
     counter(

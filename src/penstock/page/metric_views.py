@@ -104,6 +104,11 @@ WINDOWS = (
         plain(_moment("horizon")),
     ),
     Family(
+        "penstock_window_coverage_ratio",
+        "Share of a window's tuples that an early answer of a view contains, as expected.",
+        plain(_standing("coverage")),
+    ),
+    Family(
         "penstock_window_max_error",
         "The error that the MAX_ERROR promise of a view allows; kind: a share of the value (relative) or an amount.",
         lambda view: [

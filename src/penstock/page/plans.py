@@ -34,18 +34,27 @@ def plans_answer(snapshot: Snapshot) -> bytes:
 
 def _stream(snapshot: Snapshot, name: str, stream: Mapping[str, Any], most: int) -> dict[str, Any]:
     matching = stream.get("matching") or {}
-    swap = snapshot.histories.swap(name)
+    found = snapshot.histories.found(name)
+    runner_up = snapshot.histories.runner_up(name)
     return {
         "name": short_name(name),
         "by": matching.get("by"),
         "index_ns": matching.get("index"),
         "asc_ns": matching.get("asc"),
-        "sequence": [cut(column) for column in snapshot.histories.sequence(name)[:_MOST_COLUMNS]],
+        "sequence": _shown(snapshot.histories.sequence(name)),
         "evaluations": stream.get("evaluations_per_tuple"),
-        "before": swap.get("evaluations_before"),
+        "found": found.get("evaluations"),
+        "before": found.get("evaluations_before"),
+        "runner_up": {"sequence": _shown(runner_up), "evaluations": found.get("runner_up_evaluations")}
+        if runner_up
+        else None,
         "decision": stream.get("decision"),
         "history": snapshot.histories.plan(name, most),
     }
+
+
+def _shown(sequence: list[str]) -> list[str]:
+    return [cut(column) for column in sequence[:_MOST_COLUMNS]]
 
 
 def _join(snapshot: Snapshot, name: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from penstock.errors import DamagedError, InputError, PenstockError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.page.answers import encoded
+from penstock.page.asking import Asking, Script
 from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
 from penstock.page.guard import Guard, refused
@@ -44,6 +45,8 @@ PAGES = (
     *("/", "/queries", "/queries/{name}", "/windows", "/windows/{name}", "/plans", "/deadlines"),
     *("/rows", "/rows/{name}", "/quarantine", "/quarantine/{name}"),
 )
+#: header of the questions that start Spark
+ASKED = "penstock-ask"
 #: open streams of /api/changes
 _MOST_CLIENTS = 300
 #: seconds: least between two overviews of a client, and between two signs of life
@@ -76,10 +79,12 @@ class Routes:
 
     Args:
         reader: follows the folder.
+        script: by which it answers what needs Spark; None: it does not.
     """
 
-    def __init__(self, reader: FolderReader) -> None:
+    def __init__(self, reader: FolderReader, script: Script | None = None) -> None:
         self._reader = reader
+        self._asking = Asking(script, reader.folder)
         self._clients = 0
         self._changed = asyncio.Event()
         self._is_closing = False
@@ -100,6 +105,8 @@ class Routes:
             Route("/api/changes", self._changes),
             Route("/api/views", self._answers(_views)),
             Route("/api/views/{name}", self._answers(self._view)),
+            Route("/api/views/{name}/why", self._why),
+            Route("/api/views/{name}/try", self._try),
             Route("/api/windows", self._answers(self._windows)),
             Route("/api/windows/{name}", self._answers(self._window)),
             Route("/api/plans", self._answers(lambda _, snapshot: plans_answer(snapshot))),
@@ -144,7 +151,31 @@ class Routes:
         self._changed = asyncio.Event()
 
     def _view(self, request: Request, snapshot: Snapshot) -> bytes:
-        return view_answer(self._reader.layout, snapshot, named(request))
+        return view_answer(self._reader.layout, snapshot, named(request), self._asking.script)
+
+    async def _why(self, request: Request) -> Response:
+        asked, view = request.query_params, await self._asked_view(request)
+        record = number(request, "quarantined", 1, 1 << 31) if "quarantined" in asked else None
+        relation = asked.get("input") or None
+        return _json(
+            await self._asking.why(view, row=asked.get("row"), quarantined=record, relation=relation)
+        )
+
+    async def _try(self, request: Request) -> Response:
+        asked, view = request.query_params, await self._asked_view(request)
+        return _json(
+            await self._asking.attempt(view, sql=asked.get("sql") or None, since=asked.get("since") or None)
+        )
+
+    async def _asked_view(self, request: Request) -> str:
+        """The whole name of the view that is asked about."""
+        # a page of another origin cannot send it without asking first, which is refused
+        if request.headers.get(ASKED) is None:
+            raise HTTPException(400, f"Questions that start Spark need the header {ASKED}: 1.")
+        if request.method == "HEAD":
+            raise HTTPException(405, "Questions are asked with GET.")
+        snapshot = await to_thread.run_sync(self._reader.current, limiter=self._workers)
+        return snapshot.views.index.named(named(request))
 
     def _windows(self, _: Request, snapshot: Snapshot) -> bytes:
         return windows_answer(self._reader.layout, snapshot, self._judgements)
@@ -227,7 +258,7 @@ class Routes:
             content = await self._worked_out(request, lambda: answer(request, self._reader.current()))
             if isinstance(content, Response):
                 return content
-            return Response(content, media_type="application/json")
+            return _json(content)
 
         return endpoint
 
@@ -258,6 +289,10 @@ class Routes:
                     yield b": alive\n\n"
         finally:
             self._clients -= 1
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
 
 
 def _views(request: Request, snapshot: Snapshot) -> bytes:
@@ -310,7 +345,7 @@ async def _index(_: Request) -> Response:
 
 
 async def _healthy(_: Request) -> Response:
-    return Response(encoded({"healthy": True}), media_type="application/json")
+    return _json(encoded({"healthy": True}))
 
 
 async def _http_error(_: Request, error: HTTPException) -> Response:

@@ -8,15 +8,18 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from penstock.page.asking import Script
 from penstock.page.folder import FolderReader
 from penstock.page.guard import HEADERS
-from penstock.page.listening import MOST_CONNECTIONS, Rules
+from penstock.page.listening import MOST_CONNECTIONS, Place
 from penstock.page.routes import Routes
 
 #: bytes of a request's line and headers
@@ -85,26 +88,49 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+def _app(routes: Routes, places: Sequence[Place]) -> ASGIApp:
+    """What answers at each address; the page's own thread is that of the first."""
+    apps = [routes.app(place.rules, metrics_alone=place.metrics_alone) for place in places]
+    names = [place.listening.getsockname()[:2] for place in places]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        at = tuple(scope.get("server") or ())
+        # an interface of all addresses has another one in each connection
+        here = (
+            names.index(at)
+            if at in names
+            else next((n for n, name in enumerate(names) if name[1:] == at[1:]), 0)
+        )
+        await apps[here](scope, receive, send)
+
+    return app
+
+
 class PageServer(uvicorn.Server):
-    """The server of one page; `run(sockets=[...])` serves until `should_exit` is set.
+    """The server of one page; `run(sockets=[...])`, with those of its places, serves until `should_exit` is set.
 
     Args:
         folder: the results folder.
-        rules: who may ask.
+        places: its addresses, at least one.
         awaits: whether the folder may not exist yet, because its run is starting.
-        metrics_alone: whether it serves /metrics without the page.
+        script: by which it answers what needs Spark; None: it does not.
 
     Raises:
         InputError: it is no results folder, and is not awaited.
     """
 
     def __init__(
-        self, folder: Path, rules: Rules, *, awaits: bool = False, metrics_alone: bool = False
+        self,
+        folder: Path,
+        places: Sequence[Place],
+        *,
+        awaits: bool = False,
+        script: Script | None = None,
     ) -> None:
-        self._routes = Routes(FolderReader(folder, awaits=awaits))
+        self._routes = Routes(FolderReader(folder, awaits=awaits), script)
         super().__init__(
             uvicorn.Config(
-                self._routes.app(rules, metrics_alone=metrics_alone),
+                _app(self._routes, places),
                 http=BoundedProtocol,
                 ws="none",
                 lifespan="on",
@@ -129,29 +155,26 @@ class PageServer(uvicorn.Server):
 
 def serve(
     folder: Path,
-    listening: socket.socket,
-    rules: Rules,
+    places: Sequence[Place],
     *,
     is_child: bool = False,
-    metrics_alone: bool = False,
+    script: Script | None = None,
 ) -> None:
     """Serve the page of a results folder until a signal ends it.
 
     Args:
         folder: the results folder.
-        listening: see `listen`.
-        rules: who may ask.
+        places: its addresses, at least one.
         is_child: whether a run started this process: the folder may not exist yet, and the end of standard input ends the page.
-        metrics_alone: whether it serves /metrics without the page.
+        script: by which it answers what needs Spark; None: it does not.
 
     Raises:
         InputError: it is no results folder.
     """
-    server = PageServer(folder, rules, awaits=is_child, metrics_alone=metrics_alone)
+    server = PageServer(folder, places, awaits=is_child, script=script)
     if is_child:
         threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
-    with listening:
-        server.run(sockets=[listening])
+    server.run(sockets=[place.listening for place in places])
 
 
 def _end_with_parent(server: uvicorn.Server) -> None:

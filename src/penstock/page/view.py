@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.errors import PenstockError, SqlError
 from penstock.page.answers import encoded, epoch
+from penstock.page.asking import Script
 from penstock.page.folder import Snapshot
 from penstock.spark.reporting.definitions import is_selection, number_of
 from penstock.spark.results.joined_rows import LANES
@@ -16,13 +17,14 @@ from penstock.spark.storage.layout import Layout
 _MOST_PARTS = 200
 
 
-def view_answer(layout: Layout, snapshot: Snapshot, asked: str) -> bytes:
+def view_answer(layout: Layout, snapshot: Snapshot, asked: str, script: Script | None) -> bytes:
     """The page of a view.
 
     Args:
         layout: of the results folder.
         snapshot: of the folder.
         asked: the view's name, whole or as lists show it.
+        script: by which the page can ask Spark, if it knows one.
 
     Raises:
         UnknownNameError: there is no such view.
@@ -42,6 +44,9 @@ def view_answer(layout: Layout, snapshot: Snapshot, asked: str) -> bytes:
             "dropped": bool(entry.get("dropped")),
             "clause": _clause(entry),
             "columns": _columns(layout, snapshot, name),
+            "tuple": _tuple(snapshot, name),
+            "script": None if script is None else script.words,
+            "output": str(layout.output),
         }
     )
 
@@ -87,6 +92,14 @@ def _columns(layout: Layout, snapshot: Snapshot, name: str) -> list[str]:
         # the page of its rows says which file is damaged
         return []
     return [] if readable is None else list(readable.columns.names)
+
+
+def _tuple(snapshot: Snapshot, name: str) -> list[str]:
+    """The columns of the first stream that a view reads."""
+    streams = snapshot.catalog["streams"]
+    return next(
+        (_names(streams[each]) for each in snapshot.views.line(name)["streams"] if each in streams), []
+    )
 
 
 def _names(schema: dict[str, Any]) -> list[str]:

@@ -266,6 +266,7 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
         "promised": standing.get("promised"),
         "slack": seconds(slack),
         "horizon": seconds(standing.get("horizon")),
+        "coverage": standing.get("coverage"),
         **{count: view.get(count) or 0 for count in ("early", "corrected", "final", "final_corrected")},
         "rows": shown["rows"] or 0,
         "reached": seconds(standing.get("reached")),
@@ -273,6 +274,17 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
         "within": within,
         "history": {what: history[what] for what in ("at", "slack", "early", "final")},
     }
+
+
+def _delays(snapshot: Snapshot, stream: str, at: Sequence[float | None]) -> list[float | None]:
+    """The largest delays of a stream's tuples between each of some moments and the one before, seconds."""
+    found = snapshot.histories.delays(stream)
+    places = np.searchsorted(np.array(at, np.float64), np.array(found["at"], np.float64))
+    delays: list[float | None] = [None] * len(at)
+    for place, delay in zip(places.tolist(), found["delay"], strict=True):
+        if place < len(delays) and delay is not None:
+            delays[place] = max(delay, delays[place] or 0.0)
+    return delays
 
 
 def window_answer(
@@ -309,8 +321,10 @@ def window_answer(
     if standing.get("open"):
         open_why = why_open(standing, snapshot.document["state"], view.get("not_answered"))
     within = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
+    line = _line(snapshot, name, within, 600)
+    delays = _delays(snapshot, view.get("stream") or "", line["history"]["at"])
     answer = {
-        "view": {**_line(snapshot, name, within, 600), "name": name},
+        "view": {**line, "name": name, "history": {**line["history"], "delay": delays}},
         "why_open": open_why,
         **{"keys": [], "values": [], "groups": [], "key": {}, "value": value or "", "windows": []},
         "is_whole": True,

@@ -16,7 +16,7 @@ from penstock.control.actions import Action, Figures, KeepSequence, SampleTuples
 from penstock.control.events import Event, SelectionsBound, StatisticsReported
 from penstock.kernels.asc import Codes
 from penstock.optimizer.sequences import SequenceArranger
-from penstock.plan.arrangement import ArrangementKind
+from penstock.plan.arrangement import Arrangement, ArrangementKind
 
 #: ns of an evaluation besides working out the region
 _NARROW_NS = 1.0
@@ -91,6 +91,12 @@ class _Behaviour:
     dropped: int = 0
     evaluations: int = 0
 
+    def add(self, other: _Behaviour) -> None:
+        """Counts further tuples."""
+        self.tuples += other.tuples
+        self.dropped += other.dropped
+        self.evaluations += other.evaluations
+
     @property
     def dropping_ratio(self) -> float:
         return self.dropped / self.tuples if self.tuples else 0.0
@@ -149,7 +155,7 @@ class _Stream:
         self._recent = np.ascontiguousarray(recent[:, recent.shape[1] - min(kept, recent.shape[1]) :])
 
     def _watch(self, event: StatisticsReported) -> list[Action]:
-        self._judge(self._current, event.sample)
+        self._current.add(self._behaviour(self._running, event.sample))
         self._seen += event.tuples
         if self._seen < self._settings.recomputation_tuples or not self._current.tuples:
             return []
@@ -188,31 +194,33 @@ class _Stream:
             self._unmeasured -= tau
         if not self._arranger.done:
             return []
-        found, self._arranger = self._arranger.arrangement(), None
-        before, self._initial = _Behaviour(), _Behaviour()
-        self._judge(before, self._recent)
+        found, runner_up = self._arranger.arrangement(), self._arranger.runner_up()
+        self._arranger = None
+        before = self._behaviour(self._running, self._recent)
         same, self._running = found.same_as(self._running), found
-        self._judge(self._initial, self._recent)
-        figures = {
+        self._initial = self._behaviour(found, self._recent)
+        figures: Figures = {
             "evaluations_before": round(before.evaluations_a_tuple, 6),
             "evaluations": round(self._initial.evaluations_a_tuple, 6),
             "dropping_ratio": round(self._initial.dropping_ratio, 6),
             "sampled_tuples": self._initial.tuples,
         }
+        checks = f"{self._initial.evaluations_a_tuple:.4g} checks a row"
+        other = ""
+        if runner_up is not None:
+            lost = self._behaviour(runner_up, self._recent).evaluations_a_tuple
+            figures = {**figures, "runner_up_evaluations": round(lost, 6)}
+            other = f"; the runner-up {lost:.4g}"
         if same:
-            reason = f"Order kept: {self._initial.evaluations_a_tuple:.3g} checks a row."
-            return [KeepSequence(self._name, self.version, reason, figures)]
-        reason = (
-            f"Order changed: {self._initial.evaluations_a_tuple:.3g} checks a row, before "
-            f"{before.evaluations_a_tuple:.3g}."
-        )
-        return [SwapSequence(self._name, self.version, reason, figures, found)]
+            return [
+                KeepSequence(self._name, self.version, f"Order kept: {checks}{other}.", figures, runner_up)
+            ]
+        reason = f"Order changed: {checks}, before {before.evaluations_a_tuple:.4g}{other}."
+        return [SwapSequence(self._name, self.version, reason, figures, runner_up, found)]
 
-    def _judge(self, behaviour: _Behaviour, sample: Codes) -> None:
-        found = self._index.evaluate(np.ascontiguousarray(sample), self._running)
-        behaviour.tuples += sample.shape[1]
-        behaviour.dropped += found.dropped
-        behaviour.evaluations += found.evaluations
+    def _behaviour(self, arrangement: Arrangement, sample: Codes) -> _Behaviour:
+        found = self._index.evaluate(np.ascontiguousarray(sample), arrangement)
+        return _Behaviour(sample.shape[1], found.dropped, found.evaluations)
 
 
 def _percent(change: float) -> str:

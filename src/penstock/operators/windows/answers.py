@@ -47,7 +47,7 @@ class Standing:
     """How far a view has come in one shard, times in microseconds.
 
     Attributes:
-        slack: K: a window is answered when its end is so far behind `newest`.
+        slack: K: a window is answered when its end is so far behind `newest`; never longer than the horizon.
         promised: whether the view's bound can be promised.
         has_windows: whether the shard has windows of the view, or has learned from some; of a view with few groups not every shard has.
         horizon: a window is final when its end is so far behind `newest`.
@@ -57,6 +57,8 @@ class Standing:
         oldest: end of the oldest of them, or None.
         final: windows that end by then are final, but for those that lack tuples of the batches before the operator's
             first one.
+        coverage: expected share of a window's tuples that an early answer contains; None before that is known.
+        final_from: no window is final before `newest` is there, as the stream was observed too briefly; None before any tuple.
         bound: the error that its early answers may have.
     """
 
@@ -69,6 +71,8 @@ class Standing:
     open: int
     oldest: int | None
     final: int
+    final_from: int | None
+    coverage: float | None
     bound: ErrorBound
 
 

@@ -7,6 +7,7 @@ moment up to which a silent stream is *taken* to have come. What is due by the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,11 @@ class StreamTime:
             self.begun = None if self.newest is None else int(self.newest - _BELIEVED_FROM * self.largest)
 
     @property
+    def final_from(self) -> int | None:
+        """No window is final before `newest` is there: until then longer delays cannot have shown; None before the first batch."""
+        return None if self.begun is None else ceil(self.begun + _BELIEVED_FROM * self.largest)
+
+    @property
     def age(self) -> int:
         """Event time since the stream began."""
         return 0 if self.newest is None or self.begun is None else self.newest - self.begun
@@ -66,7 +72,12 @@ class StreamTime:
     @property
     def known(self) -> int:
         """Windows that end by then are final."""
-        if self.newest is None or self.batches < 2 or self.age < _BELIEVED_FROM * self.largest:
+        if (
+            self.newest is None
+            or self.final_from is None
+            or self.batches < 2
+            or self.newest < self.final_from
+        ):
             return BEFORE_ALL
         return self.newest - self.horizon
 

@@ -211,17 +211,19 @@ class View:
 
     def standing(self) -> Standing:
         """How far the view has come."""
-        ends = self.windows.open(self._ends)
+        ends, horizon = self.windows.open(self._ends), self._horizon
         return Standing(
-            slack=self.policy.slack,
+            slack=min(self.policy.slack, horizon),
             promised=self.judge.promised,
             has_windows=len(ends) > 0 or self.judge.has_learned,
-            horizon=self._clocks.state.horizon,
+            horizon=horizon,
             newest=self._clocks.newest,
             reached=self._clocks.reached,
             open=len(ends),
             oldest=int(ends[0]) if len(ends) else None,
             final=self.windows.state.final,
+            final_from=self._clocks.state.final_from,
+            coverage=self.judge.state.coverage if self.judge.promised else None,
             bound=self.plan.bound,
         )
 
@@ -235,12 +237,16 @@ class View:
     def _ends(self) -> npt.NDArray[np.int64]:
         return self._panes.window_ends(self.plan.windows)
 
+    @property
+    def _horizon(self) -> int:
+        """A window is final when its end is so far behind t_max: while the slack is learned, not before that would answer it."""
+        horizon = self._clocks.state.horizon
+        return max(horizon, self.policy.slack + 1) if self.judge.is_learning else horizon
+
     def _known(self) -> int:
-        """Windows that end by then are final: none that the slack would not answer yet while it is being learned."""
-        known, newest = self._clocks.known, self._clocks.newest
-        if newest is None or not self.judge.is_learning:
-            return known
-        return min(known, newest - self.policy.slack - 1)
+        """Windows that end by then are final."""
+        newest = self._clocks.newest
+        return self._clocks.known if newest is None else min(self._clocks.known, newest - self._horizon)
 
     def _close(self, until: int, known: int, slack: int) -> list[Answer]:
         """Answers the windows that end by `until`, by the slack in use; those that end by `known` are final at once."""

@@ -386,7 +386,7 @@ class StreamPlans:
             stream=self._stream,
             plan=version,
             views=len(plan.views) + len(plan.windows.bound),
-            attributes=[attribute.expression for attribute in plan.bound.selections.attributes[:100]],
+            attributes=plan.bound.shown[:100],
             derived=len(plan.derived),
             place=self._source.place(plan.derived),
             seconds=round(time.perf_counter() - began, 3),

@@ -101,9 +101,10 @@ class Rearranging:
         if watched is not None and watched.version > done.plan:
             return
         if watched is None or watched.version != done.plan:
-            index = AscIndex(plans.compiled(done.plan).program.plan.coded)
+            plan = plans.compiled(done.plan)
+            index = AscIndex(plan.program.plan.coded)
             first = plans.begin_sequence(done.plan)
-            watched = self._watched[done.stream] = _Watched(done.plan, index, first)
+            watched = self._watched[done.stream] = _Watched(done.plan, index, first, plan.bound.shown)
             actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index, first))
         elif not (watched.is_measuring or done.counts.asc_tried):
             # where the index answers, and no order is looked for, what the sample says decides nothing
@@ -149,12 +150,14 @@ class _Watched:
     version: int
     index: AscIndex
     running: Arrangement
+    #: of each attribute what a reader sees
+    shown: tuple[str, ...]
     evaluations: float = 0.0
     #: whether a new order is looked for
     is_measuring: bool = False
 
     def snapshot(self) -> RunningSequence:
-        names = [self.index.coded.codings[attribute].name for attribute in self.running.order]
+        names = [self.shown[attribute] for attribute in self.running.order]
         arrows = self.running.micro_arrows
         text = " > ".join(names) + (f" ({arrows} shortcuts)" if arrows else "")
         return RunningSequence(text, self.evaluations)

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError
-from penstock.provenance import Backtest, Count
+from penstock.provenance import Backtest, Count, Passed
 from penstock.spark.analysis.gate import computed, queried, tried
 from penstock.spark.declared import Declared
 from penstock.spark.provenance.joining import joined_rows, taking_part
@@ -34,7 +34,11 @@ from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.query_texts import QueryTexts
 
 #: columns beside those of tuples, whose names do not begin like that
-_OF, _GOOD, _MATCHES, _RAISES = (f"__penstock_{name}" for name in ("of", "good", "matches", "raises"))
+_OF, _GOOD, _MATCHES, _RAISES, _PASSES = (
+    f"__penstock_{name}" for name in ("of", "good", "matches", "raises", "passes")
+)
+#: parts of a condition that are counted
+_MOST_PARTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,10 @@ def _of_selection(read: _Read, name: str, flat: SelectQuery) -> Backtest:
     of = F.col(ORIGIN) if relation.event_time is None else _hour(F.col(quoted(relation.event_time)))
     matches, raises = _condition(read.spark, flat.where)
     good = F.col(REASON).isNull()
+    parts = [part for clause in flat.conditions for part in outline(clause.text).conjuncts][:_MOST_PARTS]
+    passes = [holds(read.spark, part).alias(f"{_PASSES}{number}") for number, part in enumerate(parts)]
     judged = tuples.select(
-        "*", of.alias(_OF), good.alias(_GOOD), matches.alias(_MATCHES), raises.alias(_RAISES)
+        "*", of.alias(_OF), good.alias(_GOOD), matches.alias(_MATCHES), raises.alias(_RAISES), *passes
     )
     found = (
         judged.groupBy(_OF)
@@ -122,6 +128,9 @@ def _of_selection(read: _Read, name: str, flat: SelectQuery) -> Backtest:
             F.count_if(~F.col(_GOOD)).alias("aside"),
             F.count_if(F.col(_GOOD) & F.col(_MATCHES)).alias("matches"),
             F.count_if(F.col(_GOOD) & ~F.col(_MATCHES) & F.col(_RAISES)).alias("raises"),
+            F.array(
+                *(F.count_if(F.col(_GOOD) & F.col(f"{_PASSES}{number}")) for number in range(len(parts)))
+            ).alias("passes"),
         )
         .orderBy(F.col(_OF).asc_nulls_last())
         .collect()
@@ -142,6 +151,10 @@ def _of_selection(read: _Read, name: str, flat: SelectQuery) -> Backtest:
         by,
         tuple(each for each in counts if each.tuples or each.matches),
         some_rows(shown, read.wanted.rows),
+        tuple(
+            Passed(" ".join(part.text.split()), sum(row["passes"][number] for row in found))
+            for number, part in enumerate(parts)
+        ),
         tuple(read.notes),
     )
 
@@ -169,7 +182,7 @@ def _of_rows(read: _Read, name: str, flat: WindowQuery | JoinQuery) -> Backtest:
         by,
         tuple(Count(row[_OF] or "", None, row["count"]) for row in found),
         some_rows(rows.select(*map(quoted, own)), read.wanted.rows),
-        tuple(read.notes),
+        notes=tuple(read.notes),
     )
 
 

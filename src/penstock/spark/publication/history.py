@@ -9,7 +9,10 @@ from typing import Any
 #: batches of a stretch, and stretches of a history before the older half of it gets coarser
 _MOST_BATCHES, _MOST_STRETCHES = 64, 512
 #: figures of a batch that add up, as numbers and as numbers by name
-_SUMS = ("tuples", "matched", "pairs", "rows_set_aside", "null_event_times", "future_event_times")
+_SUMS = (
+    *("tuples", "matched", "pairs", "rows_set_aside", "null_event_times", "future_event_times"),
+    *("late_tuples", "late_beyond"),
+)
 _COUNTS = ("quarantined", "errors")
 
 

@@ -92,6 +92,15 @@ class BoundSelections:
     columns: tuple[Attribute, ...] = ()
     places: tuple[int, ...] = ()
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What each attribute is for a reader: a column's name, a computed column's text, `error in TEXT` of its error column."""
+        texts = {each.name: each.expression for each in self.derived}
+        texts |= {
+            each.error_column: f"error in {each.expression}" for each in self.derived if each.error_column
+        }
+        return tuple(texts.get(each.name, each.name) for each in self.selections.attributes)
+
 
 def bind_selections(
     views: Mapping[str, SelectQuery | str],

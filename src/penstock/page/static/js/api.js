@@ -4,10 +4,10 @@
 export class Refused extends Error {}
 
 /** Ask for an answer; `query` leaves out what is empty. */
-export async function ask(path, query = {}) {
+export async function ask(path, query = {}, headers = {}) {
   let response;
   try {
-    response = await fetch(address(path, query), { headers: { Accept: "application/json" } });
+    response = await fetch(address(path, query), { headers: { Accept: "application/json", ...headers } });
   } catch {
     throw new Refused("The server does not answer. Is `penstock page` still running?");
   }

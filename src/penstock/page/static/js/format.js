@@ -76,7 +76,7 @@ export const since = (at, now) =>
 /** Make an element of a window, in event time: the day once where both ends have the same. */
 export function span(start, end) {
   const [from, to] = [utc(start).slice(0, 16), utc(end).slice(0, 16)];
-  return h("span", { class: "span", title: `${utc(start)} to ${utc(end)} UTC` }, from, " to ", from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to);
+  return h("span", { class: "span", title: `${utc(start)} to ${utc(end)} UTC` }, h("time", null, from), " to ", h("time", null, from.slice(0, 10) === to.slice(0, 10) ? to.slice(11) : to));
 }
 
 /** Make an element of an instant of event time. */

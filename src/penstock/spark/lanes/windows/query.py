@@ -359,6 +359,8 @@ class KeyedQuery:
             "answered": None if last is None else last.batch,
             "views": counts,
             "beyond": beyond,
+            "late_tuples": sum(report.late.registered for report in reports),
+            "late_beyond": sum(report.late.beyond for report in reports),
             "whole": whole,
             PROGRESS: progress_of(
                 reports, self._rows.views(results_of(self.stream)), has_ended=last is not None and last.ended
@@ -378,8 +380,8 @@ class KeyedQuery:
             standing=standing_of([report.standing for report in reports]),
             beyond=len(beyond),
             beyond_history=len({window for report in reports for window in report.beyond_history}),
-            late_tuples=sum(report.late.registered for report in reports),
-            late_beyond=sum(report.late.beyond for report in reports),
+            late_tuples=figures["late_tuples"],
+            late_beyond=figures["late_beyond"],
             late_before=sum(report.late.before for report in reports),
             panes_restored=sum(report.restored for report in reports),
             shard_seconds=round(max((report.seconds for report in reports), default=0.0), 4),

@@ -58,7 +58,7 @@ def final_of(
 def standing_of(shards: Sequence[Mapping[str, Standing]]) -> dict[str, dict[str, Any]]:
     """How far each view has come: of all shards the largest slack and horizon, and the oldest open window.
 
-    What slack is used and what is promised is said by those that have windows, as long as there are some.
+    The coverage is that of the shard with the least. What slack and horizon are used and what is promised is said by those that have windows, as long as there are some.
 
     Args:
         shards: how far the views have come in each.
@@ -71,10 +71,12 @@ def standing_of(shards: Sequence[Mapping[str, Standing]]) -> dict[str, dict[str,
             "slack": max(each.slack for each in answering),
             "promised": all(each.promised for each in answering),
             "bound": asdict(own[0].bound),
-            "horizon": max(each.horizon for each in own),
+            "coverage": min((each.coverage for each in answering if each.coverage is not None), default=None),
+            "horizon": max(each.horizon for each in answering),
             "newest": max((each.newest for each in own if each.newest is not None), default=None),
             "reached": max((each.reached for each in own if each.reached is not None), default=None),
             "open": max(each.open for each in own),
             "oldest": min((each.oldest for each in own if each.oldest is not None), default=None),
+            "final_from": max((each.final_from for each in own if each.final_from is not None), default=None),
         }
     return found

@@ -39,26 +39,27 @@ function stream(each) {
     ]),
     h("h3", null, "Order in which columns are compared"),
     waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order now", each.sequence),
+    each.runner_up === null ? null : [h("h3", null, "Order that came second"), sequence("Order that came second", each.runner_up.sequence)],
     bars(each),
     changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null));
 }
 
+//: evaluations differ little between orders
+const exact = (figure) => String(Number(figure.toPrecision(4)));
 const changes = (values) => new Set(values).size > 1;
 
 const sequence = (label, columns) =>
-  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, plain(column)))),
+  h("ol", { class: "chain", "aria-label": label }, columns.slice(0, SHOWN).map((column) => h("li", null, h("code", { class: "clip", title: column }, column))),
     columns.length > SHOWN ? h("li", { class: "muted" }, `and ${columns.length - SHOWN} more`) : null);
 
-/** A plain name without its quotes. */
-const plain = (name) => name.replace(/^`(\w+)`$/, "$1");
-
-function bars({ evaluations, before }) {
-  const found = [["now", evaluations, "now"], ["before", before]].filter(([, figure]) => figure !== null && figure !== undefined);
+function bars({ evaluations, found: chosen, before, runner_up: other }) {
+  const found = [["now, newest sample", evaluations, "now"], ["when it was found", chosen], ["the order before it", before], ["the order that came second", other?.evaluations]].filter(([, figure]) => figure !== null && figure !== undefined);
   if (!found.length) return null;
   const most = Math.max(...found.map(([, figure]) => figure));
   return h("div", { class: "bars" }, h("h3", null, "Evaluations a tuple"),
+    h("p", { class: "muted small" }, "How many columns Penstock compares until it knows all matches of a tuple. All but the newest figure are of the sample by which the order was found."),
     h("dl", null, found.map(([label, figure, kind]) =>
-      h("div", { class: kind }, h("dt", null, label), h("dd", null, h("span", { class: "bar", "aria-hidden": "true", style: { "--share": most ? figure / most : 0 } }), number(figure))))));
+      h("div", { class: kind }, h("dt", null, label), h("dd", null, h("span", { class: "bar", "aria-hidden": "true", style: { "--share": most ? figure / most : 0 } }), number(figure, exact))))));
 }
 
 function join(each) {

@@ -6,6 +6,7 @@ import { badge } from "../components/badge.js";
 import { chart } from "../components/chart.js";
 import { block, card, crumbs, facts, flush, heading } from "../components/section.js";
 import { sql } from "../components/sql.js";
+import { draft, shares, why } from "./asking.js";
 import { empty } from "../components/states.js";
 import { grid } from "../components/table.js";
 import { pace } from "../rates.js";
@@ -39,9 +40,13 @@ export const view = ({ found, rows }, { now }) => [
     found.declared ? ["declared", since(found.declared, now)] : null,
   ])),
   block("Text", null, sql(found.text)),
-  found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause))) : null,
+  found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause), found.clause.length > 1 && found.kind === "selection" ? shares(found) : null)) : null,
   block("Rows over time", null, card(history(found.history))),
   block("Newest rows", null, flush(newest(found, rows))),
+  found.dropped ? null : [
+    block("Why does a tuple not match?", "Spark judges each part of the conditions for one tuple.", card(why(found, rows))),
+    block("Try a draft", "What a text would have matched in the stored tuples. The run does not change.", card(draft(found))),
+  ],
 ];
 
 const other = (found) =>

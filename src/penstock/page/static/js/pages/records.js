@@ -20,9 +20,9 @@ export const view = ({ reasons, records }, { name, query, choose }) => [
   h("div", { class: "top" }, crumbs("quarantine", "Quarantine"), heading(name)),
   h("div", { class: "tools" },
     choice("Reason", [["", "every reason"], ...reasons.map(({ reason, count }) => [reason, `${reason} (${count.toLocaleString("en-US")})`])], query.reason, (reason) => choose({ reason }))),
-  flush(records.length ? h("ol", { class: "records" }, records.map(record)) : empty("No record in quarantine", "All records of this stream could be read.")),
+  flush(records.length ? h("ol", { class: "records" }, records.map((each, place) => record(each, query.reason ? null : place + 1))) : empty("No record in quarantine", "All records of this stream could be read.")),
   records.length === LIMIT ? h("p", { class: "muted" }, `The newest ${counted(LIMIT, "record")}.`) : null,
 ];
 
-const record = ({ batch, reason, origin, record: text }) =>
-  h("li", null, h("p", null, h("strong", null, reason)), h("p", { class: "muted small" }, `batch ${batch}, from ${origin}`), text === null ? null : h("pre", { class: "sql", tabindex: "0" }, text));
+const record = ({ batch, reason, origin, record: text }, place) =>
+  h("li", null, h("p", null, h("strong", null, reason)), h("p", { class: "muted small" }, place ? `record ${place}, ` : null, `batch ${batch}, from ${origin}`), text === null ? null : h("pre", { class: "sql", tabindex: "0" }, text));

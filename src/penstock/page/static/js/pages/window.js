@@ -51,6 +51,7 @@ const promised = (view) => [
   view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
   ["slack, the wait for late tuples", number(view.slack, length)],
   view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
+  view.coverage === null ? null : ["coverage expected of early answers", percent(view.coverage)],
   ["early answers", number(view.early)],
   ["corrected", number(view.corrected)],
   ["final", number(view.final)],
@@ -91,9 +92,12 @@ const last = (window, isWanted) => window.revisions.filter(isWanted).at(-1);
 
 function slack({ history, horizon }) {
   if (history.at.length < 2 || history.slack.every((value) => value === null)) return null;
-  return block("Slack", horizon === null ? "How long the view waits for late tuples before it answers." : `How long the view waits for late tuples before it answers. A window is final after ${length(horizon)}.`,
-    card(chart({ label: "Slack over time", at: history.at, format: length, height: 180, series: [
-      { label: "slack", values: history.slack, tone: "--accent" }] })));
+  const words = ["Slack is how long the view waits for late tuples before it answers.", horizon === null ? null : `A window is final after ${length(horizon)}.`,
+    "The largest delay of a batch is how late its latest tuple came: a tuple that is later than the slack corrects an answer."];
+  return block("Slack and delays", words.filter(Boolean).join(" "),
+    card(chart({ label: "Slack and delays over time", at: history.at, format: length, height: 180, series: [
+      { label: "slack", values: history.slack, tone: "--accent" },
+      { label: "largest delay of a batch", values: history.delay, tone: "--warn", points: true }] })));
 }
 
 const PROMISED = [
