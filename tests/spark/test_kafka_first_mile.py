@@ -79,13 +79,16 @@ def test_a_missing_topic_is_told_with_the_command_that_creates_it(
     spark: SparkSession, kafka: KafkaBroker
 ) -> None:
     kafka.create_topic("mile-there")
-    with pytest.raises(ConnectionFailedError) as refused:
-        Engine(spark).execute(_source(kafka, "mile-there,mile-lost"))
-    assert refused.value.message == (
-        f"table orders: topic mile-lost does not exist on the broker {kafka.address}. To create: "
-        f"`make kafka TOPICS=mile-lost KAFKA_PORT={kafka.port}`, or, where another program started the broker, "
-        f"`kafka-topics.sh --create --bootstrap-server {kafka.address} --topic mile-lost`"
-    )
+    for lost, meant in (("mile-lost", "."), ("mile-thre", "; did you mean mile-there?")):
+        script = _source(kafka, f"mile-there,{lost}")
+        with pytest.raises(ConnectionFailedError) as refused:
+            Engine(spark).execute(script)
+        assert refused.value.message == (
+            f"table orders: topic {lost} does not exist on the broker {kafka.address}{meant} To create: "
+            f"`make kafka TOPICS={lost} KAFKA_PORT={kafka.port}`, or, where another program started the broker, "
+            f"`kafka-topics.sh --create --bootstrap-server {kafka.address} --topic {lost}`"
+        )
+        assert script[refused.value.start :].startswith("'mile-there,")
 
 
 def test_a_missing_topic_of_a_sink_is_told_before_anything_starts(

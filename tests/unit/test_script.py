@@ -276,6 +276,20 @@ NAMESAKES = "".join(
 )
 
 
+@pytest.mark.parametrize(
+    ("query", "misspelt", "meant"),
+    [
+        ("SELECT id FROM a WEHRE id > 3", "WEHRE", "WHERE"),
+        ("SELECT count(*) FROM a GRUOP BY id", "GRUOP", "GROUP"),
+        ("SELECT a.id FROM a JION semi ON a.id = semi.id", "JION", "JOIN"),
+    ],
+)
+def test_a_misspelt_keyword_is_underlined(query: str, misspelt: str, meant: str) -> None:
+    with pytest.raises(SqlError, match=rf"did you mean {meant}\?") as refused:
+        parse_script(f"{NAMESAKES} CREATE VIEW v AS {query};")
+    assert refused.value.text[refused.value.start : refused.value.end] == misspelt
+
+
 def test_parsers_are_sqlglots_own() -> None:
     """No class inherits from a compiled one: with `sqlglot[c]` beside, a parser of our own could not be made."""
     for dialect in (lexing._SPARK, lexing._SPARK_WITH_PATHS):

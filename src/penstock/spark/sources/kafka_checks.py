@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
@@ -99,7 +100,7 @@ def check_topics(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
             with closing(KafkaAdmin(spark, options)) as admin:
                 existing = admin.matching(".*")
             missing = [each for each in topics if each not in existing]
-            raise _missing_error(name, options[SERVERS], missing or topics) from error
+            raise _missing_error(name, options[SERVERS], missing or topics, existing) from error
         told = str(error.java_exception.getMessage())
         raise ConnectionFailedError(f"table {name}: topic {topic}: {told}") from error
 
@@ -118,16 +119,21 @@ def check_target(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
     topic = options["topic"]
     with closing(KafkaAdmin(spark, options)) as admin:
         try:
-            is_missing = topic not in admin.matching(".*") and not admin.creates_topics()
+            existing = admin.matching(".*")
+            is_missing = topic not in existing and not admin.creates_topics()
         except Py4JJavaError:
             # a sink may write to a topic, and not be allowed to ask for it
             return
     if is_missing:
-        raise _missing_error(name, options[SERVERS], [topic])
+        raise _missing_error(name, options[SERVERS], [topic], existing)
 
 
-def _missing_error(name: str, servers: str, topics: Sequence[str]) -> ConnectionFailedError:
-    """The error that topics do not exist, with the command that creates them."""
+def _missing_error(
+    name: str, servers: str, topics: Sequence[str], existing: Collection[str]
+) -> ConnectionFailedError:
+    """The error that topics do not exist, with those that may be meant and the command that creates them."""
+    near = [each for topic in topics for each in get_close_matches(topic, existing, 1, cutoff=0.8)]
+    meant = f"; did you mean {', '.join(near)}?" if near else "."
     command = "; ".join(
         f"kafka-topics.sh --create --bootstrap-server {servers} --topic {topic}" for topic in topics
     )
@@ -136,5 +142,5 @@ def _missing_error(name: str, servers: str, topics: Sequence[str]) -> Connection
         command = f"`{own}`, or, where another program started the broker, {command}"
     which = f"topic {topics[0]} does" if len(topics) == 1 else f"topics {', '.join(topics)} do"
     return ConnectionFailedError(
-        f"table {name}: {which} not exist on the broker {servers}. To create: {command}"
+        f"table {name}: {which} not exist on the broker {servers}{meant} To create: {command}"
     )

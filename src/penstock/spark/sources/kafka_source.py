@@ -83,9 +83,11 @@ def open_kafka(
         raise InputError(f"table {table.name}: the option kafka.bootstrap.servers is missing")
     if not any(name in options for name in SUBSCRIPTIONS):
         raise InputError(f"table {table.name}: one of the options {', '.join(SUBSCRIPTIONS)} is needed")
-    check_broker(table.name, servers)
+    with table.pointing("kafka.bootstrap.servers"):
+        check_broker(table.name, servers)
     check_connector(spark, table.name)
-    check_topics(spark, table.name, options)
+    with table.pointing(next(name for name in SUBSCRIPTIONS if name in options)):
+        check_topics(spark, table.name, options)
     own = {**_POLLS, **{name: value for name, value in options.items() if name != "format"}}
     if options.get("format", "json") != "json":
         raise InputError(f"table {table.name}: format is '{options['format']}'; allowed: 'json'")

@@ -213,7 +213,7 @@ class _JoinSplitter(Splitter):
             raise self._unsupported("An aggregation in a join view", "", _ABOVE)
         if kind in UNSUPPORTED and kind not in _JOINS:
             raise self._unsupported(UNSUPPORTED[kind])
-        raise self._expected(
+        raise self._expected_clause(
             "JOIN, WHERE or the end of the query" if where is None else "the end of the query"
         )
 

@@ -40,16 +40,16 @@ class _Placed:
         return self.text, *self.places.get(part, self.places.get("", (self.start, self.end)))
 
     @contextmanager
-    def pointing(self) -> Iterator[None]:
-        """Gives mistakes that know of no place in a text the statement's."""
+    def pointing(self, part: str = "") -> Iterator[None]:
+        """Gives mistakes that know of no place in a text that of a part, see `at`."""
         try:
             yield
         except SqlError as error:
             if error.text:
                 raise
-            raise type(error)(error.message, *self.at()) from error
+            raise type(error)(error.message, *self.at(part)) from error
         except InputError as error:
-            raise SqlError(str(error), *self.at()) from error
+            raise SqlError(str(error), *self.at(part)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -64,6 +65,8 @@ _TAIL = {
     TokenType.GROUP_BY: "a grouping expression",
     TokenType.HAVING: "a condition",
 }
+#: what may follow the name of an input, and is read as another name of it where it is misspelt
+_KEYWORDS = ("WHERE", "GROUP", "HAVING", "JOIN", "LEFT", "INNER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,16 @@ class Splitter:
     def _expected(self, what: str) -> SqlError:
         return SqlError(f"Expected {what} here.", self.script, *self._place())
 
+    def _expected_clause(self, what: str) -> SqlError:
+        """The mistake that something else follows; a misspelt keyword before it was read as the name of an input."""
+        before = self.tokens[self.position - 1]
+        meant = get_close_matches(before.text.upper(), _KEYWORDS, 1, cutoff=0.7)
+        if before.token_type is not TokenType.VAR or not meant:
+            return self._expected(what)
+        return SqlError(
+            f"Expected {what} here; did you mean {meant[0]}?", self.script, before.start, before.end + 1
+        )
+
     def _items(self) -> list[tuple[int, int]]:
         """Token ranges of the SELECT list."""
         items: list[tuple[int, int]] = []
@@ -268,7 +281,7 @@ class Splitter:
             if kind in UNSUPPORTED:
                 raise self._unsupported(UNSUPPORTED[kind])
             if kind not in following:
-                raise self._expected(
+                raise self._expected_clause(
                     "WHERE, or the end of the query" if not found else "the end of the query"
                 )
             following = following[following.index(kind) + 1 :]
