@@ -29,6 +29,10 @@ fi
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 # PySpark comes as source only: what builds it is pinned and installed first.
 pip install --quiet --require-hashes -r requirements/build.txt
-echo "Installing the pinned requirements (PySpark alone is 450 MB: minutes the first time)"
-pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.txt
+packages=$(grep -c == requirements/dev.txt)
+echo "Installing $packages pinned packages (PySpark alone is 450 MB: minutes the first time)"
+pip install --require-hashes --no-build-isolation --progress-bar off -r requirements/dev.txt |
+  awk -v packages="$packages" '
+    /^Collecting/ && (++n % 10 == 0 || /pyspark/) { print "  " n " of " packages ": " $2; fflush() }
+    /^Building wheel/ || /^Installing collected/ { print "  " $1 " " $2 " " $3; fflush() }'
 pip install --quiet --no-deps --no-build-isolation --editable .

@@ -49,7 +49,7 @@ TEXTS = {
     "worker slow": (
         STAGE
         + "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x.Y.z(Y.scala:1)\n",
-        ("slow_start", True, "a Python process did not start in time"),
+        ("slow_start", True, "a Python process did not start in time; the machine is busy"),
     ),
     "executor killed": (
         STAGE

@@ -47,7 +47,7 @@ def test_250_views_fit_one_screen() -> None:
     assert "\n250 views: 200 selections, 40 window views, 6 deadline views, 4 join views\n" in text
     assert "devices   unreachable" in text
     assert "2013-10-12 08:00" in text
-    assert lines[-1] == "230 more: -v"
+    assert lines[-1] == "230 more: -v shows them"
     first = [line.split()[0] for line in lines[-21:-1]]
     assert {"j_dev_3", "rule_2_079", "in_time_5"} == set(first[:3]), "what fails"
     assert first[3:5] == ["rule_1_007", "rule_1_090"], "then errors"
@@ -57,6 +57,15 @@ def test_250_views_fit_one_screen() -> None:
     )
     assert not [name for name in first[5:] if name.startswith("rule")]
     assert not [word for word in INSIDE if word in text]
+
+
+def test_rules_without_a_match_are_counted() -> None:
+    document = large_document()
+    selections = document["streams"]["payments"]["selections"]
+    for name in list(selections)[:3]:
+        selections[name] = 0
+    text = "\n".join(status_lines(document))
+    assert "\n250 views: 200 selections (3 without a match), 40 window views, " in text
 
 
 def test_verbose_lists_every_view_and_details() -> None:

@@ -315,7 +315,7 @@ def test_the_page_ends_with_the_process_of_its_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["page", "{none}"], "Results folder {none} does not exist."),
+        (["page", "{none}"], "Results folder {none} does not exist. A run creates it when it starts."),
         (
             ["page", "{out}", "--port", "{taken}"],
             "The page cannot use 127.0.0.1:{taken}: Address already in use",

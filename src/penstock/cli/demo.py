@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +57,7 @@ def demo(
     with told_page(console, output, None if no_page else page, page_token, script=script):
         if output.exists():
             shutil.rmtree(output)
+        console.print("Preparing the data, and starting Spark", highlight=False)
         flights, *_ = prepare(data)
         if part is Part.JOINS:
             replay_joins(console, data, output)
@@ -65,4 +67,5 @@ def demo(
             replay_year(console, flights, output, queries, Sample())
         if not no_page and console.is_terminal and sys.stdin.isatty():
             console.print("The page remains until you press Enter.", highlight=False)
-            sys.stdin.readline()
+            with suppress(KeyboardInterrupt):
+                sys.stdin.readline()

@@ -142,7 +142,9 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task("Penstock replays the year", total=len(table))
             while not run.await_termination(0.5):
-                bar.update(task, completed=_tuples(run))
+                bar.update(task, completed=(done := _tuples(run)))
+                if done == len(table):
+                    bar.update(task, description="Penstock answers the last windows")
     finally:
         run.stop()
     ours = _measured(run, time.perf_counter() - began)
@@ -242,15 +244,15 @@ def _print(
             "windows: flights": (f"{ours.flights:,}, the year", f"{windows.flights:,}, a sample"),
             "seconds": ("included above", f"{windows.seconds:,.1f}"),
             "from file to readable row": (
-                f"{ours.window_seconds:.1f} s (queued behind the replay)",
+                f"{ours.window_seconds:.1f} s, behind the whole replay",
                 f"{windows.batch_seconds:.1f} s",
             ),
             "wait for late flights": (wait, f"{WATERMARK}, set by hand"),
             f"first answer off by {_ERROR:.0%} or more": (
-                f"{judged.off:,} of {judged.answered:,} hours (allowed: 5 %)",
+                f"{judged.off:,} of {judged.answered:,} answers (allowed: 5 %)",
                 "none, a day later",
             ),
-            "corrected by later flights": (f"{judged.corrected:,} hours", "cannot"),
+            "corrected by later flights": (f"{judged.corrected:,} windows of an hour", "cannot"),
             "same rows, by the sample": (window_rows.text, ""),
             "exact in the end, by DuckDB": (exact.text, "not judged"),
         },

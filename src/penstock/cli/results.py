@@ -75,7 +75,7 @@ def results(
 ) -> None:
     """Print the rows of a view."""
     if not folder.is_dir():
-        raise InputError(f"Results folder {folder} does not exist.")
+        raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
     for option, is_given in (("--all", all_definitions), ("--final", final_only)):
         if is_given and (misses or changes):
             raise InputError(f"{option} and {'--misses' if misses else '--changes'} exclude each other.")

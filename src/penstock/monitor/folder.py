@@ -41,7 +41,7 @@ def folder_layout(folder: Path) -> Layout:
         InputError: there is none, or it is not Penstock's.
     """
     if not folder.is_dir():
-        raise InputError(f"Results folder {folder} does not exist.")
+        raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
     if not (folder / "_penstock").is_dir():
         raise InputError(f"{folder} is not a results folder of Penstock: it has no folder _penstock.")
     return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")

@@ -94,7 +94,7 @@ def stream_table(document: Document, most: int | None) -> Iterator[str]:
         _STREAM_COLUMNS, [_stream_cells(name, stream, is_live=is_live) for name, stream in shown]
     )
     if len(shown) < len(streams):
-        yield f"{len(streams) - len(shown):,} more: -v"
+        yield f"{len(streams) - len(shown):,} more: -v shows them"
 
 
 def view_table(document: Document, most: int | None) -> Iterator[str]:
@@ -111,7 +111,7 @@ def view_table(document: Document, most: int | None) -> Iterator[str]:
     if shown:
         yield from _table(_VIEW_COLUMNS, [row.cells() for row in shown])
     if len(shown) < len(rows):
-        yield f"{len(rows) - len(shown):,} more: -v"
+        yield f"{len(rows) - len(shown):,} more: -v shows them"
 
 
 def stream_totals(document: Document) -> str:
@@ -126,9 +126,16 @@ def stream_totals(document: Document) -> str:
 
 
 def view_totals(document: Document) -> str:
-    """Format how many views of each kind exist: '250 views: 200 selections, 50 window views'."""
-    kinds = Counter(row.kind for row in view_rows(document))
-    each = ", ".join(counted(count, _KINDS[kind]) for kind, count in kinds.items())
+    """Format how many views of each kind exist: '250 views: 200 selections (3 without a match), 50 window views'."""
+    rows = list(view_rows(document))
+    kinds = Counter(row.kind for row in rows)
+    has_tuples = any(stream.get("tuples") for stream in document["streams"].values())
+    idle = sum(row.kind == "selection" and not row.rows for row in rows) if has_tuples else 0
+    unmatched = f" ({idle:,} without a match)" if idle else ""
+    each = ", ".join(
+        counted(count, _KINDS[kind]) + (unmatched if kind == "selection" else "")
+        for kind, count in kinds.items()
+    )
     return f"{counted(kinds.total(), 'view')}: {each}" if kinds else "no views"
 
 

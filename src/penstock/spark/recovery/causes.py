@@ -107,7 +107,7 @@ _RULES = (
         SLOW_START,
         r"Python worker failed to connect back",
         True,
-        "a Python process did not start in time",
+        "a Python process did not start in time; the machine is busy",
         is_detailed=False,
     ),
     _rule(
