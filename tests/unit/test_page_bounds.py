@@ -35,7 +35,7 @@ def test_clients_that_follow_changes_wait_for_a_worker() -> None:
     lock, counts = threading.Lock(), {"now": 0, "most": 0}
 
     class Reader:
-        layout = None
+        layout = folder = None
 
         def current(self) -> None:
             with lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import threading
 import time
@@ -70,6 +71,13 @@ def test_the_page_is_read_only(page: Page, method: str) -> None:
     answer = page.get("/api/overview", method)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
     assert _is_guarded(answer)
+
+
+def test_an_overview_says_when_it_is_sent(page: Page) -> None:
+    for _ in range(2):
+        before = time.time()
+        sent = json.loads(page.get("/api/overview").body)["now"]
+        assert before - 0.001 <= sent <= time.time() + 0.001
 
 
 def test_head_answers_without_a_body(page: Page) -> None:
@@ -279,5 +287,5 @@ def test_many_clients_follow_changes(page: Page) -> None:
     for thread in threads:
         thread.join(SLOW_SECONDS)
     assert len(firsts) == 50
-    assert len(set(firsts)) == 1
-    assert firsts[0].startswith(b'event: overview\ndata: {"version":')
+    assert len({first.partition(b',"version":')[2] for first in firsts}) == 1
+    assert all(first.startswith(b'event: overview\ndata: {"now":') for first in firsts)

@@ -48,7 +48,6 @@ class Snapshot:
 
     Attributes:
         version: grows with each snapshot.
-        at: when it was read, seconds since the epoch.
         document: see `folder_status`.
         catalog: the streams and views, as the catalog has them.
         views: the views, ready to be sorted and searched.
@@ -58,7 +57,6 @@ class Snapshot:
     """
 
     version: int
-    at: float
     document: Document
     catalog: Document
     views: ViewTable
@@ -200,14 +198,13 @@ class FolderReader:
                 document, catalog, index = _unread(self.layout), _EMPTY, ViewIndex(_EMPTY)
             else:
                 document, catalog, index = before.document, before.catalog, before.views.index
-        at = time.time()
         if index is not self._samples.index:
             self._samples = self._samples.of(index)
         views = ViewTable(index, document, self._samples)
-        self._samples.add(at, views.rows)
+        self._samples.add(time.time(), views.rows)
         version = 1 if before is None else before.version + 1
-        overview = encoded(overview_answer(version, at, document, catalog, self._histories, error))
-        self._snapshot = Snapshot(version, at, document, catalog, views, self._histories, overview, error)
+        overview = encoded(overview_answer(version, document, catalog, self._histories, error))
+        self._snapshot = Snapshot(version, document, catalog, views, self._histories, overview, error)
         self.published()
 
     def _reason(self, failure: Exception) -> str:

@@ -29,13 +29,12 @@ _LINE = 1_000
 
 
 def overview_answer(
-    version: int, at: float, document: Document, catalog: Document, histories: Histories, error: str | None
+    version: int, document: Document, catalog: Document, histories: Histories, error: str | None
 ) -> dict[str, Any]:
     """What the overview shows.
 
     Args:
         version: of the snapshot.
-        at: when the folder was read, seconds since the epoch.
         document: see `folder_status`.
         catalog: the streams and views.
         histories: of streams and lanes.
@@ -46,7 +45,6 @@ def overview_answer(
     streams: Mapping[str, Document] = document["streams"]
     return {
         "version": version,
-        "now": at,
         "run": {
             "state": document["state"],
             "reason": document.get("reason"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
@@ -101,7 +102,7 @@ class Routes:
         """
         routes: list[Route | Mount] = [
             *(Route(path, _index) for path in PAGES),
-            Route("/api/overview", self._answers(lambda _, snapshot: snapshot.overview)),
+            Route("/api/overview", self._answers(lambda _, snapshot: _timed(snapshot.overview))),
             Route("/api/changes", self._changes),
             Route("/api/views", self._answers(_views)),
             Route("/api/views/{name}", self._answers(self._view)),
@@ -280,7 +281,7 @@ class Routes:
                 snapshot = self._reader.newest
                 if snapshot is not None and snapshot.version != sent:
                     sent = snapshot.version
-                    yield b"event: overview\ndata: " + snapshot.overview + b"\n\n"
+                    yield b"event: overview\ndata: " + _timed(snapshot.overview) + b"\n\n"
                     await asyncio.sleep(_CHANGES_SECONDS)
                     continue
                 try:
@@ -289,6 +290,11 @@ class Routes:
                     yield b": alive\n\n"
         finally:
             self._clients -= 1
+
+
+def _timed(overview: bytes) -> bytes:
+    """An overview, a JSON object, with the time at which it is sent: that of a run that has ended was read long ago."""
+    return b'{"now":%.3f,' % time.time() + overview.removeprefix(b"{")
 
 
 def _json(content: bytes) -> Response:

@@ -21,7 +21,7 @@ export const view = (overview, { now }) => [
   problems(overview),
   card(facts(totals(overview), "large")),
   block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
-  block("Lanes", "Workers beside the streams: they answer windows, joins and deadlines.", flush(lanes(overview.lanes))),
+  block("Lanes", "Workers beside the streams: they answer windows, joins and deadlines.", flush(lanes(overview.lanes, overview.run))),
   block("What happened", null, flush(news(overview.news, now))),
 ];
 
@@ -66,7 +66,8 @@ const STREAMS = [
   { label: "errors", kind: "number", cell: (stream) => h("span", { class: stream.errors ? "tone-bad" : null }, number(stream.errors)), isVoid: (stream) => !stream.errors },
 ];
 
-function lanes(found) {
+function lanes(found, run) {
+  if (!found.length && run.state === "starting") return empty("No lanes yet", "Penstock lists the lanes when the run has started.");
   if (!found.length) return empty("No lanes", "A view with windows, a join or a deadline runs in a lane of its own. This run has selections alone.");
   return [table("Lanes", LANES, found.slice(0, MOST), (lane) => lane.name), more(found.length, "lanes")];
 }

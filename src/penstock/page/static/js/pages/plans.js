@@ -38,7 +38,7 @@ function stream(each) {
       each.asc_ns === null ? null : ["the ASCs take", `${length(each.asc_ns / 1e9)} a tuple`],
     ]),
     h("h3", null, "Order in which columns are compared"),
-    waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock still measures.") : sequence("Order now", each.sequence),
+    waits ? h("p", { class: "muted" }, "This stream has no evaluation sequence: no view compares its columns, or Penstock has measured too few tuples.") : sequence("Order now", each.sequence),
     each.runner_up === null ? null : [h("h3", null, "Order that came second"), sequence("Order that came second", each.runner_up.sequence)],
     bars(each),
     changes(each.history.evaluations) ? chart({ label: `Evaluations a tuple of ${each.name}`, at: each.history.at, height: 160, series: [{ label: "evaluations a tuple", values: each.history.evaluations, tone: "--accent" }] }) : null));

@@ -3,7 +3,7 @@ import { badge } from "../components/badge.js";
 import { percent, short } from "../format.js";
 
 /** The bound in words; null without one. `probability` is that of a miss. */
-export const asked = (bound) => bound && `error under ${size(bound)} in ${percent(1 - bound.probability)} of the windows`;
+export const asked = (bound) => bound && `off by less than ${size(bound)} in ${percent(1 - bound.probability)} of the windows`;
 
 export const size = ({ error, absolute }) => (absolute ? short(error) : percent(error));
 

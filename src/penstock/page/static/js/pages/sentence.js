@@ -10,6 +10,7 @@ const REPLAY = 30 * 86400;
 const KEEPS_UP = 60;
 
 export function sentence({ run, totals, streams, lanes, problems }) {
+  if (run.state === "starting" && !streams.length) return "Starting: Penstock prepares the streams.";
   const beginning = `${BEGINNINGS[run.state] ?? "Answering"} ${subject(totals, streams, lanes)} over ${object(totals, streams)}`;
   if (run.state === "running") return `${beginning}: ${pace(streams, lanes)}, ${losses(totals, problems, lanes)}.`;
   return totals.tuples ? `${beginning}: ${losses(totals, problems, lanes)}.` : `${beginning}.`;
