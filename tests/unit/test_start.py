@@ -88,6 +88,21 @@ def test_folders_locks_and_scripts_are_judged_without_spark(tmp_path: Path) -> N
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_missing_path_is_told_before_spark_starts(tmp_path: Path, command: str) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "CREATE TABLE t (id INT) USING csv OPTIONS (path 'dta'); CREATE VIEW v AS SELECT * FROM t WHERE id > 1;"
+    )
+    options = ["--output", str(tmp_path / "new")] if command == "run" else []
+    ended = called(command, str(script), *options, slow=("pyspark", "numba"), PATH="/nowhere")
+    assert ended.returncode == 2
+    assert "table t: path dta does not exist" in ended.stderr
+    assert "OPTIONS (path 'dta')" in ended.stderr
+    assert ended.stderr.splitlines()[-1] == "loaded"
+    assert not (tmp_path / "new").exists()
+
+
 def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "out", tmp_path / "kept")
     layout.check()

@@ -105,12 +105,14 @@ def open_script(
     settings = read_settings(tune)
     pairs = named_values("--conf", "KEY=VALUE", conf)
     text = read_script(path)
+    from penstock.spark.sources.option_paths import check_paths
     from penstock.sql.script.script import parse_script
 
     registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
     parsed = parse_script(text, aggregates=aggregates)
     if purpose == "run" and parsed.is_empty:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
+    check_paths(parsed.tables)
     if any(table.source.lower() == "kafka" for table in parsed.tables):
         pairs |= _connector(pairs)
     engine = build_engine(master, pairs, settings, purpose)

@@ -17,8 +17,9 @@ from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import matches
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
+from penstock.spark.sources.option_paths import FILE_SOURCES
 from penstock.spark.sources.patterns import absolute, is_pattern
-from penstock.spark.sources.tables import FILE_SOURCES, StoredTuples, stored_tuples
+from penstock.spark.sources.tables import StoredTuples, stored_tuples
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 

@@ -16,7 +16,8 @@ from penstock.operators.ingest.malformed import RecordForm
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
-from penstock.spark.sources.tables import FILE_SOURCES, open_files_at_rest
+from penstock.spark.sources.option_paths import FILE_SOURCES
+from penstock.spark.sources.tables import open_files_at_rest
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.statements import CreateTable
 

@@ -29,6 +29,7 @@ from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
+from penstock.spark.sources.option_paths import FILE_SOURCES, check_path
 from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
 from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
 from penstock.spark.sources.patterns import (
@@ -36,7 +37,6 @@ from penstock.spark.sources.patterns import (
     base_path,
     by_name,
     files_among_others,
-    is_pattern,
     table_path,
 )
 from penstock.spark.sources.reader_options import known_options, plain_option
@@ -66,7 +66,6 @@ _NUMBERS = (
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": PARQUET, "orc": ORC}
-FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay", "network")
 
 
@@ -385,11 +384,7 @@ def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True
     path = options.pop("path", None)
     if path is None:
         raise InputError(f"table {table.name}: set the option path")
-    if "://" not in path and not is_pattern(path) and not Path(path).exists():
-        raise ConnectionFailedError(
-            f"table {table.name}: path {path} does not exist. Create the folder, or correct the option path.",
-            *table.at("path"),
-        )
+    check_path(table, path)
     if is_stream and Path(path).is_file() and table.source != "replay":
         raise SqlError(
             f"table {table.name}: path {path} is a file. A stream reads a folder: name its folder.",
