@@ -78,6 +78,9 @@ bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming ag
 bench-shared-windows: java $(INSTALLED) ## 1, 50 and 500 window views that differ in WHERE alone: share of one view's rate, processor time by part
 	$(BIN)/python benchmarks/shared_windows.py
 
+bench-page: java $(INSTALLED) ## the page beside a run of 100,000 rules and 500 window views: share of the rate, first paint, memory of a browser
+	$(BIN)/python benchmarks/page.py
+
 bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
 	$(call benchmarks,joins_spark joins_skew joins_views)
 

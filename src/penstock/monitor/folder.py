@@ -193,8 +193,12 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
         DamagedError: a file of them cannot be read.
     """
     quarantined_stream(layout, stream)
+    yield from _records(layout, stream, most, is_static=is_static_table(layout, stream))
+
+
+def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iterator[dict[str, Any]]:
     folder = layout.quarantine(stream)
-    if is_static_table(layout, stream):
+    if is_static:
         files = [(each.stem, each) for each in newest_first(folder, "*.parquet")]
     else:
         listed = reversed(
@@ -302,7 +306,7 @@ def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str,
     with suppress(
         DamagedError
     ):  # the other figures are right; `penstock quarantine` and `verify` name the file
-        for record in quarantined_records(layout, stream, _LOOKED_THROUGH):
+        for record in _records(layout, stream, _LOOKED_THROUGH, is_static=False):
             reason = record["reason"]
             # places of files are counted without the details
             found.setdefault(reason if reason in counted else reason.partition(":")[0], record)

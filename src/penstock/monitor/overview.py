@@ -149,27 +149,29 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     }
     streams = document["streams"]
     for stream in streams.values():
+        of_all, tuples = _state(stream), stream.get("tuples", 0)
+        rate, lag = current_rate(stream, is_live=is_live), stream_lag(stream) if is_live else None
+        failed, errors = stream.get("failed_views", {}), stream.get("errors", {})
         for name, count in (stream.get("selections") or {}).items():
-            state = "failed" if name in stream.get("failed_views", {}) else _state(stream)
-            tuples, rate = stream.get("tuples", 0), current_rate(stream, is_live=is_live)
+            state = "failed" if name in failed else of_all
             yield ViewRow(
                 name,
                 "selection",
                 state,
                 rows=count,
                 rate=None if count is None or not tuples or rate is None else rate * count / tuples,
-                lag=stream_lag(stream) if is_live else None,
+                lag=lag,
                 batches_behind=0,
                 promise=_NONE,
-                errors=stream.get("errors", {}).get(name, 0),
+                errors=errors.get(name, 0),
                 is_broken=state in ("failed", "retrying"),
             )
     for name, view in document["views"].items():
         if not view.get("dropped"):
             own = [streams[each] for each in view.get("streams") or [view.get("stream")] if each in streams]
             state = troubles.get(name) or (max(map(_state, own), key=_urgency) if own else document["state"])
-            errors = sum(stream.get("errors", {}).get(name, 0) for stream in own)
-            yield _view_row(name, view, state, errors, is_live=is_live)
+            lost = sum(stream.get("errors", {}).get(name, 0) for stream in own)
+            yield _view_row(name, view, state, lost, is_live=is_live)
 
 
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:

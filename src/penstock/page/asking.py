@@ -10,7 +10,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +17,12 @@ from starlette.exceptions import HTTPException
 
 from penstock.errors import InputError, PenstockError
 from penstock.page.listening import TOKEN_VARIABLE
+from penstock.page.priority import step_back
 
 #: seconds after which a question is given up, and bytes of an answer
 _MOST_SECONDS, _MOST_BYTES = 120.0, 4_000_000
 #: characters of a text that is tried, and of a reason
 _MOST_TEXT, _MOST_REASON = 50_000, 4_000
-#: how much the process steps back behind the run beside it
-_NICE = 10
 _SAID = "penstock: "
 
 
@@ -178,8 +176,7 @@ async def _output(arguments: Sequence[str]) -> bytes:
             env=environment,
             start_new_session=True,
         )
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+        step_back(process.pid)
         try:
             code = await asyncio.wait_for(process.wait(), _MOST_SECONDS)
         except TimeoutError:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 #: time between two looks at the event log
 _TICK_SECONDS = 0.5
 #: least time between two readings of the status, and how many times the processor time that the last one took
-_READ_SECONDS, _PAUSES = 1.0, 3
+_READ_SECONDS, _PAUSES = 1.0, 20
 #: a status whose files have not changed is read again after so long: its ages grow
 _STALE_SECONDS = 5.0
 #: the status is read as long as somebody has looked at it in that time
