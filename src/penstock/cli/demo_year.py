@@ -252,7 +252,7 @@ def _print(
                 f"{judged.off:,} of {judged.answered:,} answers (allowed: 5 %)",
                 "none, a day later",
             ),
-            "corrected by later flights": (f"{judged.corrected:,} windows of an hour", "cannot"),
+            "corrected by later flights": (f"{judged.corrected:,} answers", "cannot"),
             "same rows, by the sample": (window_rows.text, ""),
             "exact in the end, by DuckDB": (exact.text, "not judged"),
         },
