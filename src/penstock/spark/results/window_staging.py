@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
-from penstock.spark.publication.staged import StagedFile, staged_file
+from penstock.spark.publication.staged import StagedFile, stage_content
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     FINAL,
@@ -45,7 +45,11 @@ _SECOND = 1_000_000
 _WORTH_A_DICTIONARY = 10_000
 #: fewer bytes are written in half the time as they are; merging files compresses them
 _WORTH_COMPRESSING = 64 << 10
-_COMPRESSED: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+#: from so many bytes on a file that is a quarter smaller is worth twice the time
+_WORTH_MORE = 1 << 20
+_PLAIN: dict[str, Any] = {"compression": None}
+_FAST: dict[str, Any] = {"compression": "snappy"}
+_DENSE: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 #: files that are written and synced at a time
 _WRITERS = 8
 
@@ -203,33 +207,51 @@ class ResultStage:
             self._answers.setdefault((operator, answer.view), []).append(answer)
 
     def close(self) -> list[StagedResults]:
-        """Writes a file for each view; several at a time, for each waits for the disk."""
+        """Writes a file for each view: encodes them one by one, writes several at a time, for each waits for the disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(_WRITERS, "penstock-stage") as writers:
-            return list(writers.map(self._staged, self._answers, self._answers.values()))
+            begun = [
+                (place, answers, self._begin(place, answers, writers))
+                for place, answers in self._answers.items()
+            ]
+            return [
+                StagedResults(operator, self.shard, name, raw, writing.result(), _said(answers))
+                for (operator, name), answers, (raw, writing) in begun
+            ]
 
-    def _staged(self, place: tuple[int, str], answers: list[Answer]) -> StagedResults:
+    def _begin(
+        self, place: tuple[int, str], answers: list[Answer], writers: ThreadPoolExecutor
+    ) -> tuple[bool, Future[StagedFile]]:
+        """Begins to write the file of a view; whether Spark has yet to make its results."""
         operator, name = place
         view = self.views(operator)[name]
         raw = not is_plain(view)
         rows = raw_rows(view, answers)
         table = rows if raw else plain_results(view, rows)
         path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
-        staged = write_staged(view_kind(operator, name), path, table)
-        return StagedResults(operator, self.shard, name, raw, staged, _said(answers))
+        kind = view_kind(operator, name)
+        return raw, writers.submit(stage_content, kind, path, table.num_rows, _encoded(table))
 
 
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
     """Writes a staged file, durable on return but for its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    return stage_content(kind, path, table.num_rows, _encoded(table))
+
+
+def _encoded(table: pa.Table) -> memoryview:
+    """The Parquet file of a table."""
+    sink = pa.BufferOutputStream()
+    size = table.nbytes
     pq.write_table(
         table,
-        path,
-        **(_COMPRESSED if table.nbytes >= _WORTH_COMPRESSING else {"compression": None}),
+        sink,
+        **(_PLAIN if size < _WORTH_COMPRESSING else _FAST if size < _WORTH_MORE else _DENSE),
         store_schema=False,
         write_page_checksum=True,
         use_dictionary=table.num_rows >= _WORTH_A_DICTIONARY,
     )
-    return staged_file(kind, path, table.num_rows)
+    return memoryview(sink.getvalue())
 
 
 def raw_rows(view: BoundWindow, answers: Sequence[Answer]) -> pa.Table:
@@ -240,7 +262,7 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer]) -> pa.Table:
     def of_each(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values).cast(kind).take(places)
 
-    rows = pa.concat_tables([answer.rows for answer in answers])
+    rows = pa.concat_tables([answer.rows for answer in answers]).combine_chunks()
     keys = rows.column_names[: len(view.plan.keys)]
     start, end = view.window_type
     moments = [
