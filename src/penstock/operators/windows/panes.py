@@ -96,8 +96,12 @@ class Panes:
         return sum(pane.nbytes for pane in self._panes.values())
 
     def content(self, start: int) -> Content:
-        """The rows of a pane; the same object as long as it does not change."""
+        """The rows of a pane."""
         return self._panes[start].content
+
+    def revision(self, start: int) -> int:
+        """Another number whenever the rows of a pane change."""
+        return self._panes[start].revision
 
     def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> list[int]:
         """Adds rows of one arrival, no earlier than those before.

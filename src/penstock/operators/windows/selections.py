@@ -6,29 +6,27 @@ once: the windows merged, their results, the slack that each group required. A v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.routing.routers import hashes_of
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
 from penstock.operators.windows.content import Content, merged_windows, together
-from penstock.operators.windows.grouping import group_codes, shared_codes
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.panes import Panes, different
-from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory, ascending
-from penstock.operators.windows.rows import lowered
-from penstock.operators.windows.sampling import MOST_GROUPS, largest_hashes
+from penstock.operators.windows.required_slack import ARRIVAL, END
+from penstock.operators.windows.selected_windows import RequiredSlacks, SelectedWindows
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 
 Ints = npt.NDArray[np.int64]
 
 #: what so many bytes of panes make is kept for the views of some selections; beyond that selections are taken in blocks
-_BLOCK_BYTES = 32 << 20
+_BLOCK_BYTES = 256 << 20
+#: so many panes of windows are merged at a time
+_MOST_PANES = 64
 
 
 class Sorted:
@@ -36,17 +34,19 @@ class Sorted:
 
     Args:
         content: of the pane, with SELECTION.
-        count: selections are below it.
+        count: selections are below it; rows of others are of views that were dropped.
+        revision: of the content.
     """
 
-    def __init__(self, content: Content, count: int) -> None:
-        self.content = content
-        self._partials, self._bounds = _by_selection(content.partials)
-        self._values = {name: _by_selection(table) for name, table in content.values.items()}
+    def __init__(self, content: Content, count: int, revision: int) -> None:
+        self.revision = revision
+        values = {name: _by_selection(table) for name, table in content.values.items()}
+        self._content = Content(_by_selection(content.partials), values).in_one()
         stamps = content.partials.select([SELECTION, ARRIVAL, ROWS])
         counted = stamps.group_by([SELECTION, ARRIVAL], use_threads=False).aggregate([(ROWS, "sum")])
+        every = np.stack([column.to_numpy() for column in counted.columns])
         #: int64[3, n]: selection, arrival and the tuples that arrived then
-        self.arrivals = np.stack([column.to_numpy() for column in counted.columns])
+        self.arrivals = every[:, every[0] < count]
         #: int64[count]: when the newest rows of each selection arrived, BEFORE_ALL where it has none
         self.newest = np.full(count, BEFORE_ALL)
         np.maximum.at(self.newest, self.arrivals[0], self.arrivals[1])
@@ -54,77 +54,21 @@ class Sorted:
     def of(self, first: int, last: int) -> Content:
         """The rows of the selections in [first, last)."""
         return Content(
-            _slice(self._partials, self._bounds, first, last),
-            {name: _slice(table, bounds, first, last) for name, (table, bounds) in self._values.items()},
+            _slice(self._content.partials, first, last),
+            {name: _slice(table, first, last) for name, table in self._content.values.items()},
         )
 
 
-def _by_selection(table: pa.Table) -> tuple[pa.Table, Ints]:
+def _by_selection(table: pa.Table) -> pa.Table:
     selections = table.column(SELECTION).to_numpy()
     if (selections[1:] < selections[:-1]).any():
-        order = np.argsort(selections, kind="stable")
-        table, selections = table.take(pa.array(order)), selections[order]
-    return table, selections
+        table = table.take(pa.array(np.argsort(selections, kind="stable")))
+    return table
 
 
-def _slice(table: pa.Table, selections: Ints, first: int, last: int) -> pa.Table:
-    low, high = np.searchsorted(selections, [first, last]).tolist()
+def _slice(table: pa.Table, first: int, last: int) -> pa.Table:
+    low, high = np.searchsorted(table.column(SELECTION).to_numpy(), [first, last]).tolist()
     return table.slice(low, high - low)
-
-
-class _Windows:
-    """Some windows of some selections, merged.
-
-    Args:
-        content: one row for each window, selection and group, in this order.
-        keys: the views' grouping columns.
-    """
-
-    def __init__(self, content: Content, keys: Sequence[str]) -> None:
-        self._content = content
-        self._keys = keys
-        ends, selections = (content.partials.column(name).to_numpy() for name in (END, SELECTION))
-        self.places = _runs(ends, selections)
-        self._lowered: dict[tuple[Aggregate, ...], pa.Table] = {}
-
-    def rows(self, plan: WindowPlan, place: tuple[int, int]) -> pa.Table:
-        """The results of one window of a view."""
-        rows = self._lowered.get(plan.aggregates)
-        if rows is None:
-            rows = lowered(plan, self._content, self._keys, [END, SELECTION])
-            self._lowered[plan.aggregates] = rows
-        return rows.slice(place[0], place[1] - place[0])
-
-
-class _Histories:
-    """The like by arrival."""
-
-    def __init__(self, history: WindowHistory) -> None:
-        self._history = history
-        self.places = _runs(history.of_groups(END), history.of_groups(SELECTION))
-        self._bounds = np.array([0, *(last for _, last in self.places.values())])
-        self._required: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
-
-    def ascending_slack(
-        self,
-        aggregates: tuple[Aggregate, ...],
-        bound: ErrorBound,
-        shares: tuple[float, ...],
-        place: tuple[int, int],
-    ) -> Ints:
-        """The required slacks of one window of one selection, in ascending order."""
-        asked = aggregates, bound, shares
-        required = self._required.get(asked)
-        if required is None:
-            required = self._required[asked] = ascending(self._history.required_slack(*asked), self._bounds)
-        return required[:, place[0] : place[1]]
-
-
-def _runs(ends: Ints, selections: Ints) -> dict[tuple[int, int], tuple[int, int]]:
-    """The rows of each (end, selection), which lie together."""
-    first = np.flatnonzero(np.append(True, (np.diff(ends) != 0) | (np.diff(selections) != 0))[: len(ends)])
-    places = pairwise([*first.tolist(), len(ends)])
-    return dict(zip(zip(ends[first].tolist(), selections[first].tolist(), strict=True), places, strict=True))
 
 
 class Selections:
@@ -145,6 +89,7 @@ class Selections:
         self._count = count
         self._pane = pane
         self._sorted: dict[int, Sorted] = {}
+        self._known: dict[int, _Block] = {}
         self._version = -1
 
     def arrivals(self, selection: int) -> Ints:
@@ -187,8 +132,8 @@ class Selections:
         known = self._blocks(selection, size)
         missing = [end for end in ends if end not in known.windows]
         if missing:
-            known.windows.update(dict.fromkeys(missing, self._merge(known, missing)))
-        return (_WindowRows(known.windows[end], end, selection) for end in ends)
+            self._merge(known, missing)
+        return (_WindowRows(known.windows[end][0], end, selection) for end in ends)
 
     def histories(self, selection: int, ends: Sequence[int], size: int) -> Iterator[_WindowSlack]:
         """The like by arrival, of windows with many groups those of a random sample."""
@@ -199,18 +144,20 @@ class Selections:
         return (_WindowSlack(known.histories[end], end, selection) for end in ends)
 
     def _follow(self) -> None:
-        """Forgets what the panes were before."""
+        """Forgets what the panes were before, but for windows of which no pane has changed."""
         if self._version == self._panes.version:
             return
         self._version = self._panes.version
         self._nbytes = self._panes.nbytes
         known, self._sorted = self._sorted, {}
+        same = set()
         for start in self._panes:
-            content = self._panes.content(start)
-            same = known.get(start)
-            self._sorted[start] = (
-                same if same is not None and same.content is content else Sorted(content, self._count)
-            )
+            revision = self._panes.revision(start)
+            if start in known and known[start].revision == revision:
+                self._sorted[start] = known[start]
+                same.add(start)
+            else:
+                self._sorted[start] = Sorted(self._panes.content(start), self._count, revision)
         stamped = [
             np.insert(each.arrivals, 1, start, axis=0) for start, each in sorted(self._sorted.items())
         ] or [np.zeros((4, 0), np.int64)]
@@ -221,7 +168,8 @@ class Selections:
         self._starts: dict[int, Ints] = {}
         self._ends: dict[tuple[Windows, bytes], Ints] = {}
         self._newest: dict[tuple[int, int], list[int]] = {}
-        self._known: dict[int, _Block] = {}
+        for size, block in self._known.items():
+            block.keep(same, {end: self._panes.starts(end - size, end) for end in block.windows})
 
     def _blocks(self, selection: int, size: int) -> _Block:
         """What is known of windows of some selections, this one among them; of no others where that is much."""
@@ -230,69 +178,77 @@ class Selections:
         width = max(1, -(-self._count // (1 + self._nbytes * overlap // _BLOCK_BYTES)))
         first = selection // width * width
         known = self._known.get(size)
-        if known is None or known.first != first:
+        if known is None or (known.first, known.last) != (first, first + width):
             known = self._known[size] = _Block(first, first + width, size)
         return known
 
-    def _contents(self, block: _Block, ends: Sequence[int]) -> tuple[_Held, dict[int, Content]]:
+    def _merge(self, block: _Block, ends: Sequence[int]) -> None:
+        """Merges further windows of a block."""
+        selections = np.arange(block.first, block.last + 1)
         held = [(end, self._panes.starts(end - block.size, end)) for end in ends]
-        starts = {start for _, own in held for start in own}
-        return held, {start: self._sorted[start].of(block.first, block.last) for start in starts}
+        for start in {start for _, own in held for start in own} - block.merged.keys():
+            content = self._panes.without_arrivals(self._sorted[start].of(block.first, block.last))
+            own = content.partials.column(SELECTION).to_numpy()
+            block.merged[start] = content, np.searchsorted(own, selections)
+        step = max(1, _MOST_PANES * self._pane // block.size)
+        for place in range(0, len(held), step):
+            several = held[place : place + step]
+            contents, bounds = {}, {}
+            for start in sorted({start for _, own in several for start in own}):
+                contents[start], bounds[start] = block.merged[start]
+            merged = merged_windows(self._parts, contents, several, [END, SELECTION, *self._keys], bounds)
+            windows = SelectedWindows(merged, self._keys)
+            block.windows.update((end, (windows, own)) for end, own in several)
 
-    def _merge(self, block: _Block, ends: Sequence[int]) -> _Windows:
-        held, contents = self._contents(block, ends)
-        for start, content in contents.items():
-            if start not in block.merged:
-                block.merged[start] = self._panes.without_arrivals(content)
-            contents[start] = block.merged[start]
-        merged = merged_windows(self._parts, contents, held, [END, SELECTION, *self._keys])
-        return _Windows(_in_order(merged), self._keys)
-
-    def _look_back(self, block: _Block, ends: Sequence[int]) -> _Histories:
-        held, contents = self._contents(block, ends)
-        keys = [END, SELECTION, *self._keys]
-        merged = _in_order(merged_windows(self._parts, contents, held, [*keys, ARRIVAL], self._sampled))
-        return _Histories(WindowHistory(merged.partials, merged.values, keys))
-
-    def _sampled(self, content: Content) -> Content:
-        """The rows of a sample of the groups of each window and selection that has many."""
-        if not self._keys or content.partials.num_rows <= MOST_GROUPS:
-            return content
-        if group_codes(content.partials, self._keys).max() < MOST_GROUPS:
-            return content
-        tables = {"": content.partials, **content.values}
-        windows = dict(zip(tables, shared_codes(list(tables.values()), [END, SELECTION]), strict=True))
-        if np.bincount(windows[""]).max() <= MOST_GROUPS:
-            return content
-        hashes = {name: hashes_of(table, self._keys) for name, table in tables.items()}
-        largest = largest_hashes(windows[""], hashes[""])
-        chosen = {
-            name: table.filter(pa.array(hashes[name] <= largest[windows[name]]))
-            for name, table in tables.items()
-        }
-        return Content(chosen.pop(""), chosen)
-
-
-_Held = list[tuple[int, list[int]]]
+    def _look_back(self, block: _Block, ends: Sequence[int]) -> RequiredSlacks:
+        missing = [end for end in ends if end not in block.windows]
+        if missing:
+            self._merge(block, missing)
+        starts = sorted({start for end in ends for start in block.windows[end][1]})
+        contents = {start: self._sorted[start].of(block.first, block.last) for start in starts}
+        windows = {end: block.windows[end][0] for end in ends}
+        return RequiredSlacks(self._parts, self._keys, windows, block.size, contents)
 
 
 class _Block:
-    """What is known of windows of the selections in [first, last), by their ends, and of panes, by their starts."""
+    """What is known of windows of the selections in [first, last).
+
+    Attributes:
+        merged: the rows of panes without arrivals and where those of each selection begin, by start.
+        windows: those that were merged together and the starts of its panes, by end.
+        histories: those that were looked back at together, by end.
+    """
 
     def __init__(self, first: int, last: int, size: int) -> None:
         self.first, self.last, self.size = first, last, size
-        self.merged: dict[int, Content] = {}
-        self.windows: dict[int, _Windows] = {}
-        self.histories: dict[int, _Histories] = {}
+        self.merged: dict[int, tuple[Content, Ints]] = {}
+        self.windows: dict[int, tuple[SelectedWindows, list[int]]] = {}
+        self.histories: dict[int, RequiredSlacks] = {}
+
+    def keep(self, same: set[int], starts: Mapping[int, list[int]]) -> None:
+        """Forgets what has changed.
+
+        Args:
+            same: starts of the panes that have not.
+            starts: of the panes that each window holds now.
+        """
+        self.merged = {start: known for start, known in self.merged.items() if start in same}
+        self.windows = {
+            end: known
+            for end, known in self.windows.items()
+            if known[1] == starts[end] and same.issuperset(known[1])
+        }
+        self.histories = {end: known for end, known in self.histories.items() if end in self.windows}
 
 
 class _WindowRows:
     """One window of one selection; see `WindowContents`."""
 
-    def __init__(self, windows: _Windows, end: int, selection: int) -> None:
+    def __init__(self, windows: SelectedWindows, end: int, selection: int) -> None:
         self._windows, self._place = windows, windows.places[end, selection]
+        first, last = windows.bounds[self._place : self._place + 2].tolist()
         self.ends = [end]
-        self.bounds = [0, self._place[1] - self._place[0]]
+        self.bounds = [0, last - first]
 
     def rows(self, plan: WindowPlan) -> pa.Table:
         """The results of a view."""
@@ -302,25 +258,16 @@ class _WindowRows:
 class _WindowSlack:
     """One window of one selection; see `WindowHistory`."""
 
-    def __init__(self, histories: _Histories, end: int, selection: int) -> None:
-        self._histories, self._place = histories, histories.places[end, selection]
+    def __init__(self, slacks: RequiredSlacks, end: int, selection: int) -> None:
+        self._slacks, self._place = slacks, slacks.places[end, selection]
         self.ends = [end]
-        self.bounds = [0, self._place[1] - self._place[0]]
+        self.bounds = [0, slacks.groups(self._place)]
 
     def ascending_slack(
         self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...]
     ) -> Ints:
         """int64[shares, groups]: the required slacks of the groups, in ascending order."""
-        return self._histories.ascending_slack(aggregates, bound, shares, self._place)
-
-
-def _in_order(content: Content) -> Content:
-    """The rows by window and selection."""
-    ends, selections = (content.partials.column(name).to_numpy() for name in (END, SELECTION))
-    order = np.lexsort((selections, ends))
-    if (order[1:] > order[:-1]).all():
-        return content
-    return Content(content.partials.take(pa.array(order)), content.values)
+        return self._slacks.ascending(aggregates, bound, shares, self._place)
 
 
 class SelectedPanes:
