@@ -165,9 +165,8 @@ def merged_windows(
     cell_of = np.full(int(codes.max(initial=-1)) + 1, -1)
     count = number_cells(codes, first, last, window, cell_of, rows, cells, first_rows, cell_windows)
     ends = pa.array(np.array([end for end, _ in windows])[cell_windows[:count]])
-    own = (
-        partials.select(others).take(pa.array(first_rows[:count])).append_column(END, ends).select(list(keys))
-    )
+    taken = partials.select(others).take(pa.array(first_rows[:count]))
+    own = pa.table({END: ends, **dict(zip(others, taken.columns, strict=True))}).select(list(keys))
     names = dict.fromkeys(name for content in contents.values() for name in content.values)
     return Content(
         parts.merge_pairs(own, partials, rows, cells),
