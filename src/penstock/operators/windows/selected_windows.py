@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,7 @@ class SelectedWindows:
 
     Attributes:
         ends, selections: int64[windows], of those that hold tuples, in the order of their rows.
-        bounds: int64[windows + 1], first row of each, and the end.
-        places: the number of each among them.
+        places: the first row of each and the one behind its last.
     """
 
     def __init__(self, content: Content, keys: Sequence[str]) -> None:
@@ -41,23 +41,22 @@ class SelectedWindows:
         is_first = np.append(True, (np.diff(ends) != 0) | (np.diff(selections) != 0))[: len(ends)]
         first = np.flatnonzero(is_first)
         self.ends, self.selections = ends[first], selections[first].astype(np.int64)
-        self.bounds: Ints = np.append(first, len(ends))
-        self.places = _places(self.ends, self.selections)
+        self._bounds = np.append(first, len(ends))
+        self.places = _places(self.ends, self.selections, self._bounds)
         self._lowered: dict[tuple[Aggregate, ...], pa.Table] = {}
 
-    def rows(self, plan: WindowPlan, place: int) -> pa.Table:
-        """The results of one window of a view."""
+    def rows(self, plan: WindowPlan) -> pa.Table:
+        """The results of a view's aggregates."""
         rows = self._lowered.get(plan.aggregates)
         if rows is None:
             rows = lowered(plan, self._content, self._keys, [END, SELECTION])
             self._lowered[plan.aggregates] = rows
-        first, last = self.bounds[place : place + 2].tolist()
-        return rows.slice(first, last - first)
+        return rows
 
     @cached_property
     def sampled(self) -> tuple[Ints, Hashes]:
         """int64[windows], uint64[windows]: how many groups are looked back at, and the largest hash among theirs."""
-        sizes = np.diff(self.bounds)
+        sizes = np.diff(self._bounds)
         if not self._keys or sizes.max(initial=0) <= MOST_GROUPS:
             return sizes, np.full(len(sizes), np.iinfo(np.uint64).max)
         windows = np.repeat(np.arange(len(sizes)), sizes)
@@ -80,7 +79,7 @@ class RequiredSlacks:
         contents: the rows of the panes that they hold, by start, ascending.
 
     Attributes:
-        places: the number of each window of a selection, by end and selection.
+        places: by end and selection the first group of each window and the one behind its last.
     """
 
     def __init__(
@@ -100,8 +99,8 @@ class RequiredSlacks:
                 [(merged.sampled[0], own) for merged, own in chosen],
             )
         )
-        self.places = _places(self._ends, self._selections)
         self._bounds = np.append(0, np.cumsum(sizes))
+        self.places = _places(self._ends, self._selections, self._bounds)
         self._known: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
         late = _late_groups(list(windows), size, contents, keys)
         if keys:
@@ -118,19 +117,15 @@ class RequiredSlacks:
             by_arrival = Content(late.pop(""), late).merged(parts, [*across, ARRIVAL])
             self._history = WindowHistory(by_arrival.partials, by_arrival.values, across)
 
-    def groups(self, place: int) -> int:
-        """How many groups of a window are looked back at."""
-        return int(self._bounds[place + 1] - self._bounds[place])
-
     def ascending(
-        self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...], place: int
+        self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...]
     ) -> Ints:
-        """int64[shares, groups]: those of the groups of one window, in ascending order."""
+        """int64[shares, groups], those of a window in ascending order; see `WindowHistory.required_slack`."""
         asked = aggregates, bound, shares
         found = self._known.get(asked)
         if found is None:
             found = self._known[asked] = self._look_back(*asked)
-        return found[:, self._bounds[place] : self._bounds[place + 1]]
+        return found
 
     def _look_back(
         self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...]
@@ -153,9 +148,9 @@ class RequiredSlacks:
         return np.searchsorted(known, np.searchsorted(every, ends) * count + selections)
 
 
-def _places(ends: Ints, selections: Ints) -> dict[tuple[int, int], int]:
+def _places(ends: Ints, selections: Ints, bounds: Ints) -> dict[tuple[int, int], tuple[int, int]]:
     windows = zip(ends.tolist(), selections.tolist(), strict=True)
-    return {window: place for place, window in enumerate(windows)}
+    return dict(zip(windows, pairwise(bounds.tolist()), strict=True))
 
 
 def _windows_of(table: pa.Table) -> tuple[Ints, Ints]:

@@ -6,7 +6,8 @@ once: the windows merged, their results, the slack that each group required. A v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from penstock.operators.windows.panes import Panes, different
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.selected_windows import RequiredSlacks, SelectedWindows
 from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.plan.windows import WindowPlan, Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -97,15 +98,19 @@ class Selections:
         self._follow()
         return self._arrivals[:, self._bounds[selection] : self._bounds[selection + 1]]
 
-    def newest_arrival(self, selection: int, first: int, last: int) -> int:
-        """When the newest rows of the panes that start in [first, last) arrived, BEFORE_ALL where there are none."""
+    def newest_arrivals(self, selection: int, ends: Iterable[int], size: int) -> list[int]:
+        """When the newest rows of windows [end - size, end) arrived, BEFORE_ALL where they hold none."""
         self._follow()
-        newest = self._newest.get((first, last))
-        if newest is None:
-            own = [self._sorted[start].newest for start in self._panes.starts(first, last)]
-            newest = np.max(own, axis=0, initial=BEFORE_ALL).tolist() if own else [BEFORE_ALL] * self._count
-            self._newest[first, last] = newest
-        return newest[selection]
+        known = self._newest.setdefault(size, {})
+        found = []
+        for end in ends:
+            own = known.get(end)
+            if own is None:
+                every = [self._sorted[start].newest for start in self._panes.starts(end - size, end)]
+                nothing = np.full(self._count, BEFORE_ALL)
+                own = known[end] = np.max([nothing, *every], axis=0).tolist()
+            found.append(own[selection])
+        return found
 
     def content(self, selection: int, first: int, last: int) -> list[Content]:
         """The rows of the panes that start in [first, last), pane by pane."""
@@ -127,21 +132,31 @@ class Selections:
             self._ends[place] = ends_of(windows, starts)
         return self._ends[place]
 
-    def windows(self, selection: int, ends: Sequence[int], size: int) -> Iterator[_WindowRows]:
-        """The windows [end - size, end), each of which holds tuples of the selection."""
-        known = self._blocks(selection, size)
-        missing = [end for end in ends if end not in known.windows]
-        if missing:
-            self._merge(known, missing)
-        return (_WindowRows(known.windows[end][0], end, selection) for end in ends)
+    def results(
+        self, selection: int, plan: WindowPlan, ends: Sequence[int]
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """See `Panes.results`."""
+        block = self._blocks(selection, plan.windows.size)
+        self._merge(block, ends)
+        for merged, own in groupby(ends, lambda end: block.windows[end][0]):
+            rows = merged.rows(plan)
+            for end in own:
+                first, last = merged.places[end, selection]
+                yield end, rows.slice(first, last - first)
 
-    def histories(self, selection: int, ends: Sequence[int], size: int) -> Iterator[_WindowSlack]:
-        """The like by arrival, of windows with many groups those of a random sample."""
-        known = self._blocks(selection, size)
-        missing = [end for end in ends if end not in known.histories]
+    def required(
+        self, selection: int, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
+    ) -> Iterator[tuple[int, Ints]]:
+        """See `Panes.required`."""
+        block = self._blocks(selection, plan.windows.size)
+        missing = [end for end in ends if end not in block.slacks]
         if missing:
-            known.histories.update(dict.fromkeys(missing, self._look_back(known, missing)))
-        return (_WindowSlack(known.histories[end], end, selection) for end in ends)
+            block.slacks.update(dict.fromkeys(missing, self._look_back(block, missing)))
+        for known, own in groupby(ends, block.slacks.__getitem__):
+            slacks = known.ascending(plan.aggregates, plan.bound, shares)
+            for end in own:
+                first, last = known.places[end, selection]
+                yield end, slacks[:, first:last]
 
     def _follow(self) -> None:
         """Forgets what the panes were before, but for windows of which no pane has changed."""
@@ -167,7 +182,7 @@ class Selections:
         self._arrivals = every[1:, order]
         self._starts: dict[int, Ints] = {}
         self._ends: dict[tuple[Windows, bytes], Ints] = {}
-        self._newest: dict[tuple[int, int], list[int]] = {}
+        self._newest: dict[int, dict[int, list[int]]] = {}
         for size, block in self._known.items():
             block.keep(same, {end: self._panes.starts(end - size, end) for end in block.windows})
 
@@ -183,7 +198,8 @@ class Selections:
         return known
 
     def _merge(self, block: _Block, ends: Sequence[int]) -> None:
-        """Merges further windows of a block."""
+        """Merges those windows of a block that are not merged yet."""
+        ends = [end for end in ends if end not in block.windows]
         selections = np.arange(block.first, block.last + 1)
         held = [(end, self._panes.starts(end - block.size, end)) for end in ends]
         for start in {start for _, own in held for start in own} - block.merged.keys():
@@ -201,9 +217,7 @@ class Selections:
             block.windows.update((end, (windows, own)) for end, own in several)
 
     def _look_back(self, block: _Block, ends: Sequence[int]) -> RequiredSlacks:
-        missing = [end for end in ends if end not in block.windows]
-        if missing:
-            self._merge(block, missing)
+        self._merge(block, ends)
         starts = sorted({start for end in ends for start in block.windows[end][1]})
         contents = {start: self._sorted[start].of(block.first, block.last) for start in starts}
         windows = {end: block.windows[end][0] for end in ends}
@@ -216,14 +230,14 @@ class _Block:
     Attributes:
         merged: the rows of panes without arrivals and where those of each selection begin, by start.
         windows: those that were merged together and the starts of its panes, by end.
-        histories: those that were looked back at together, by end.
+        slacks: those that were looked back at together, by end.
     """
 
     def __init__(self, first: int, last: int, size: int) -> None:
         self.first, self.last, self.size = first, last, size
         self.merged: dict[int, tuple[Content, Ints]] = {}
         self.windows: dict[int, tuple[SelectedWindows, list[int]]] = {}
-        self.histories: dict[int, RequiredSlacks] = {}
+        self.slacks: dict[int, RequiredSlacks] = {}
 
     def keep(self, same: set[int], starts: Mapping[int, list[int]]) -> None:
         """Forgets what has changed.
@@ -238,36 +252,7 @@ class _Block:
             for end, known in self.windows.items()
             if known[1] == starts[end] and same.issuperset(known[1])
         }
-        self.histories = {end: known for end, known in self.histories.items() if end in self.windows}
-
-
-class _WindowRows:
-    """One window of one selection; see `WindowContents`."""
-
-    def __init__(self, windows: SelectedWindows, end: int, selection: int) -> None:
-        self._windows, self._place = windows, windows.places[end, selection]
-        first, last = windows.bounds[self._place : self._place + 2].tolist()
-        self.ends = [end]
-        self.bounds = [0, last - first]
-
-    def rows(self, plan: WindowPlan) -> pa.Table:
-        """The results of a view."""
-        return self._windows.rows(plan, self._place)
-
-
-class _WindowSlack:
-    """One window of one selection; see `WindowHistory`."""
-
-    def __init__(self, slacks: RequiredSlacks, end: int, selection: int) -> None:
-        self._slacks, self._place = slacks, slacks.places[end, selection]
-        self.ends = [end]
-        self.bounds = [0, slacks.groups(self._place)]
-
-    def ascending_slack(
-        self, aggregates: tuple[Aggregate, ...], bound: ErrorBound, shares: tuple[float, ...]
-    ) -> Ints:
-        """int64[shares, groups]: the required slacks of the groups, in ascending order."""
-        return self._slacks.ascending(aggregates, bound, shares, self._place)
+        self.slacks = {end: known for end, known in self.slacks.items() if end in self.windows}
 
 
 class SelectedPanes:
@@ -291,24 +276,24 @@ class SelectedPanes:
         """Ends of the windows that hold tuples, ascending."""
         return self._shared.ends(self._selection, windows)
 
-    def newest_arrival(self, first: int, last: int) -> int:
-        """When the newest rows of the panes that start in [first, last) arrived."""
-        return self._shared.newest_arrival(self._selection, first, last)
+    def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
+        """When the newest rows of windows [end - size, end) arrived."""
+        return self._shared.newest_arrivals(self._selection, ends, size)
 
     def coverage(self, first: int, last: int, arrival: int) -> float:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""
-        if self.newest_arrival(first, last) <= arrival:
-            return 1.0
         _, arrivals, rows = self._between(first, last)
         return float(rows[arrivals <= arrival].sum() / rows.sum())
 
-    def windows(self, ends: Sequence[int], size: int) -> Iterator[_WindowRows]:
-        """The rows of the windows [end - size, end) that hold tuples."""
-        return self._shared.windows(self._selection, ends, size)
+    def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+        """See `Panes.results`."""
+        return self._shared.results(self._selection, plan, ends)
 
-    def histories(self, ends: Sequence[int], size: int) -> Iterator[_WindowSlack]:
-        """The like by arrival, of windows with many groups those of a random sample."""
-        return self._shared.histories(self._selection, ends, size)
+    def required(
+        self, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
+    ) -> Iterator[tuple[int, Ints]]:
+        """See `Panes.required`."""
+        return self._shared.required(self._selection, plan, ends, shares)
 
     def parted(self, first: int, last: int, arrival: int) -> tuple[Content, pa.Table]:
         """What of the panes that start in [first, last) had arrived by then, and keys of the groups that got rows later."""
