@@ -119,10 +119,10 @@ class Selections:
 
     def starts(self, selection: int) -> Ints:
         """Starts of the panes with rows of a selection, ascending."""
-        starts = self.arrivals(selection)[0]
-        if selection not in self._starts:
-            self._starts[selection] = starts[np.append(True, starts[1:] != starts[:-1])[: len(starts)]]
-        return self._starts[selection]
+        self._follow()
+        first, last = self._first_starts[selection : selection + 2]
+        own: Ints = self._starts[first:last]
+        return own
 
     def ends(self, selection: int, windows: Windows) -> Ints:
         """Ends of the windows that hold rows of a selection, ascending."""
@@ -177,10 +177,13 @@ class Selections:
             np.insert(each.arrivals, 1, start, axis=0) for start, each in sorted(self._sorted.items())
         ] or [np.zeros((4, 0), np.int64)]
         every = np.concatenate(stamped, axis=1)
-        order = np.argsort(every[0], kind="stable")
-        self._bounds = np.searchsorted(every[0][order], np.arange(self._count + 1)).tolist()
-        self._arrivals = every[1:, order]
-        self._starts: dict[int, Ints] = {}
+        every = every[:, np.argsort(every[0], kind="stable")]
+        selections = np.arange(self._count + 1)
+        self._bounds = np.searchsorted(every[0], selections).tolist()
+        self._arrivals = every[1:]
+        is_first = np.append(True, (np.diff(every[:2]) != 0).any(axis=0))[: every.shape[1]]
+        self._starts: Ints = every[1, is_first]
+        self._first_starts = np.searchsorted(every[0, is_first], selections).tolist()
         self._ends: dict[tuple[Windows, bytes], Ints] = {}
         self._newest: dict[int, dict[int, list[int]]] = {}
         for size, block in self._known.items():
