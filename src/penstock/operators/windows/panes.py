@@ -210,16 +210,8 @@ class Panes:
     def required(
         self, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
     ) -> Iterator[tuple[int, Ints]]:
-        """The required slacks of a view's windows, each of which holds rows.
-
-        Args:
-            plan: the view.
-            ends: of the windows, ascending.
-            shares: see `WindowHistory.required_slack`.
-
-        Yields:
-            An end, and int64[shares, groups] in ascending order; of many groups those of a random sample.
-        """
+        """`WindowHistory.required_slack` of a view's windows, each of which holds rows: ends, ascending, and
+        int64[shares, groups] in ascending order; of many groups those of a random sample."""
         for history in self.histories(ends, plan.windows.size):
             slacks = ascending(history.required_slack(plan.aggregates, plan.bound, shares), history.bounds)
             for end, (first, last) in zip(history.ends, pairwise(history.bounds.tolist()), strict=True):
