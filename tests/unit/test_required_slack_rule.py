@@ -177,7 +177,7 @@ def test_memory_is_bounded_in_windows_and_in_groups() -> None:
     many: Ints = np.arange(1000)
     for number in range(500):
         policy.known(WindowOutcome(number, 10, 1.0, many), age=0, final=True)
-    assert len(policy.memory.sizes) == len(policy.memory.settled) == 120
+    assert len(policy.memory) == len(policy.memory.sizes) == len(policy.memory.settled) == 120
     assert len(policy.memory.required) == 120 * 64
 
 

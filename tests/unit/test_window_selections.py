@@ -8,11 +8,13 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from penstock.operators.windows import sampling, selections
+from penstock.operators.windows import sampling, selected_windows, selections
 from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values
 from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.sampling import halvings_of, largest_hashes
 from penstock.operators.windows.shard import (
     PARTIALS,
@@ -148,6 +150,73 @@ def test_views_with_several_conditions_answer_as_each_alone(
     for name in each:
         assert together[name] == each[name], name
     assert any(together["v0"])
+
+
+def _shard(groups: int, batches: int) -> tuple[Shard, list[WindowPlan], list[LogRecord]]:
+    """A shard that has taken in all but the newest of some batches without late tuples, and that one."""
+    rng = np.random.default_rng(7)
+    views = plans(Windows(20, 5), keyed=True)
+    program = KeyedProgram(0, (OperatorPlan(0, tuple(views), PARTS, 5),), 5, 60)
+    shard, records = Shard(), []
+    for step in range(batches):
+        times = step * 7 + rng.integers(0, 7, 200)
+        tuples = pa.table(
+            {
+                PANE: times // 5 * 5,
+                "key": rng.integers(0, groups, 200),
+                "value": rng.integers(-50, 50, 200).astype(np.float64),
+            }
+        )
+        delays = np.zeros(1, np.int64)
+        records.append(LogRecord(program, int(times.max()), delays, False, envelopes(tuples, views, [0])))
+    for record in records[:-1]:
+        shard.process(record)
+    return shard, views, records[-1:]
+
+
+def test_windows_whose_panes_stay_as_they_are_are_merged_once() -> None:
+    shard, _, (newest,) = _shard(groups=4, batches=20)
+    shard.standing()
+    with mock.patch.object(selections, "merged_windows", wraps=selections.merged_windows) as merging:
+        answers = shard.process(newest)
+    merged = [end for call in merging.call_args_list for end, _ in call.args[2]]
+    told = {answer.end for answer in answers}
+    is_final = {answer.end for answer in answers if answer.final}
+    assert is_final
+    assert not is_final & set(merged)
+    assert len(merged) < len(told)
+
+
+def test_groups_without_late_rows_are_not_looked_back_at() -> None:
+    shard, _, (newest,) = _shard(groups=4, batches=20)
+    with mock.patch.object(
+        selected_windows, "WindowHistory", wraps=selected_windows.WindowHistory
+    ) as looking:
+        shard.process(newest)
+    for call in looking.call_args_list:
+        partials = call.args[0]
+        late = partials.filter(pc.greater_equal(partials.column(ARRIVAL), partials.column(END)))
+        groups = {tuple(row.values()) for row in late.select([END, SELECTION, "key"]).to_pylist()}
+        assert {tuple(row.values()) for row in partials.select([END, SELECTION, "key"]).to_pylist()} == groups
+
+
+def test_a_shard_is_restored_whose_last_condition_has_been_dropped() -> None:
+    shard, views, (newest,) = _shard(groups=4, batches=20)
+    stored = StoredPanes()
+    fewer = KeyedProgram(1, (OperatorPlan(0, tuple(views[:-2]), PARTS, 5),), 5, 60)
+    shard.process(replace(newest, program=fewer, envelopes=[]))
+    store(shard, stored)
+    again = Shard.restored(shard.scalars(), stored, {1: fewer}.__getitem__)
+    record = replace(newest, program=fewer, newest=(newest.newest or 0) + 7)
+    said = [
+        [
+            (answer.view, answer.end, answer.revision, answer.rows.to_pylist())
+            for answer in each.process(record)
+        ]
+        for each in (shard, again)
+    ]
+    assert said[0] == said[1]
+    assert said[0]
 
 
 @pytest.mark.parametrize("groups", [1, 255, 256, 257, 600, 5_000])

@@ -88,6 +88,48 @@ def spread_rows(
 
 
 @compiled(nogil=True)
+def number_cells(
+    codes: Longs,
+    first: Longs,
+    last: Longs,
+    windows: Longs,
+    cell_of: Longs,
+    rows: Longs,
+    cells: Longs,
+    first_rows: Longs,
+    cell_windows: Longs,
+) -> int:
+    """Lists the rows of windows; those of one window and code share a cell, numbered in order of first occurrence.
+
+    Args:
+        codes: int64[all rows], the group of each.
+        first, last, windows: int64[ranges]: rows first, ..., last - 1 belong to the window; those of a window together.
+        cell_of: int64[codes], -1 everywhere.
+        rows, cells: written: int64[pairs], the row and the cell of each pair of a row and a window.
+        first_rows, cell_windows: written: one row and the window of each cell; as long as `rows`.
+
+    Returns:
+        The number of cells.
+    """
+    pairs = count = base = 0
+    for place in range(len(first)):
+        if place and windows[place] != windows[place - 1]:
+            base = count
+        for row in range(first[place], last[place]):
+            cell = cell_of[codes[row]]
+            if cell < base:
+                cell = count
+                cell_of[codes[row]] = cell
+                first_rows[cell] = row
+                cell_windows[cell] = windows[place]
+                count += 1
+            rows[pairs] = row
+            cells[pairs] = cell
+            pairs += 1
+    return count
+
+
+@compiled(nogil=True)
 def add_up(values: npt.NDArray[np.generic], rows: Longs, cells: Longs, sums: npt.NDArray[np.generic]) -> None:
     """Adds values[row] to sums[cell] for each pair, in order."""
     for pair in range(len(rows)):

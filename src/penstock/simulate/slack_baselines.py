@@ -14,7 +14,8 @@ from statistics import NormalDist
 import numpy as np
 
 from penstock.operators.windows.clocks import Lateness
-from penstock.operators.windows.slack import Ints, WindowOutcome
+from penstock.operators.windows.slack import WindowOutcome
+from penstock.operators.windows.slack_memory import Ints
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import ErrorBound
 

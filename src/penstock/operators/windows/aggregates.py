@@ -32,6 +32,8 @@ from penstock.operators.windows.grouping import (
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
 from penstock.plan.windows import Aggregate
 
+Longs = npt.NDArray[np.int64]
+
 #: the number of tuples in a group
 ROWS = "rows"
 #: the number of the condition whose tuples are counted, where an operator has several
@@ -190,28 +192,39 @@ class Parts:
             return self.merge(partials.append_column("", constant), [""]).drop_columns([""])
         partials = partials.combine_chunks()
         codes = group_codes(partials, keys)
-        first = first_rows(codes)
-        rows, groups = np.arange(len(codes)), len(first)
-        merged = partials.select(list(keys)).take(pa.array(first))
+        own = partials.select(list(keys)).take(pa.array(first_rows(codes)))
+        return self.merge_pairs(own, partials, np.arange(len(codes)), codes)
+
+    def merge_pairs(self, own: pa.Table, partials: pa.Table, rows: Longs, cells: Longs) -> pa.Table:
+        """One row for each cell: its keys, and the partials of the rows that belong to it, merged in the order of the pairs.
+
+        Args:
+            own: the keys of each cell.
+            partials: with the columns of the parts.
+            rows, cells: int64[pairs], each a row of the partials and the cell that it belongs to; each cell has some.
+        """
+        merged, count = own, own.num_rows
         for name in (ROWS, *map(count_of, dict.fromkeys((*self.sums, *self.counts, *self.moments)))):
-            merged = merged.append_column(name, added(partials.column(name), rows, codes, groups))
+            merged = merged.append_column(name, added(partials.column(name), rows, cells, count))
         for name in self.sums:
             nothing = merged.column(count_of(name)).to_numpy() == 0
-            total = added(partials.column(sum_of(name)), rows, codes, groups, nothing)
+            total = added(partials.column(sum_of(name)), rows, cells, count, nothing)
             merged = merged.append_column(sum_of(name), total)
         for function, name in self.extremes:
             column = extreme_of(function, name)
             merged = merged.append_column(
-                column, extreme(partials.column(column), function, rows, codes, groups)
+                column, extreme(partials.column(column), function, rows, cells, count)
             )
-        for name in self.moments:
-            mean, squares = merged_moments(partials, codes, name)
-            merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
-        for sketch in self.sketches:
-            united = sketch.merge(partials.column(sketch.column), codes, groups)
-            merged = merged.append_column(sketch.column, united)
-        parts = [name for name in partials.column_names if name not in keys and name in merged.column_names]
-        return merged.select([*keys, *parts])
+        if self.moments or self.sketches:
+            repeated = partials.take(pa.array(rows))
+            for name in self.moments:
+                mean, squares = _merged_moments(repeated, cells, name)
+                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
+            for sketch in self.sketches:
+                united = sketch.merge(repeated.column(sketch.column), cells, count)
+                merged = merged.append_column(sketch.column, united)
+        parts = [name for name in partials.column_names if name in merged.column_names[own.num_columns :]]
+        return merged.select([*own.column_names, *parts])
 
 
 def lift_values(tuples: pa.Table, keys: Sequence[str], argument: str) -> pa.Table:
@@ -333,7 +346,7 @@ def _groups_of(table: pa.Table, groups: pa.Table, keys: Sequence[str]) -> npt.ND
     return shared_codes([groups, table], keys)[1]
 
 
-def merged_moments(partials: pa.Table, codes: npt.NDArray[np.int64], name: str) -> tuple[pa.Array, pa.Array]:
+def _merged_moments(partials: pa.Table, codes: Longs, name: str) -> tuple[pa.Array, pa.Array]:
     """Means and squares of merged groups (Chan, Golub, LeVeque), by code."""
     count = partials.column(count_of(name)).to_numpy().astype(np.float64)
     mean, squares = (without_nulls(partials.column(each), 0.0) for each in (mean_of(name), squares_of(name)))

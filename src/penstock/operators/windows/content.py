@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -10,7 +10,9 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.windows.aggregates import Parts, merge_values
+from penstock.kernels.spreading import number_cells
+from penstock.operators.windows.aggregates import Longs, Parts, merge_values
+from penstock.operators.windows.grouping import group_codes
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.stored import packed, unpacked
 
@@ -133,7 +135,7 @@ def merged_windows(
     contents: Mapping[_Share, Content],
     windows: Sequence[tuple[int, Sequence[_Share]]],
     keys: Sequence[str],
-    sampled: Callable[[Content], Content] = lambda content: content,
+    bounds: Mapping[_Share, Longs] | None = None,
 ) -> Content:
     """The rows of some windows, merged by `keys`, END among them; those of a window together.
 
@@ -142,26 +144,45 @@ def merged_windows(
         contents: rows of panes, each once.
         windows: the end of each, ascending, and the contents it holds, in order.
         keys: see above.
-        sampled: which rows of the windows are merged.
+        bounds: int64[portions + 1] for each content, where its portions begin, with the end: of each window the first portions
+            are merged first. None: of one portion each.
     """
-
-    def of_windows(tables: Mapping[_Share, pa.Table]) -> pa.Table:
-        held = [[tables[share] for share in own if share in tables] for _, own in windows]
-        rows = [sum(table.num_rows for table in own) for own in held]
-        ends = np.repeat([end for end, _ in windows], rows)
-        return pa.concat_tables(chain.from_iterable(held)).append_column(END, pa.array(ends))
-
-    partials = of_windows({share: content.partials for share, content in contents.items()})
-    names = dict.fromkeys(name for content in contents.values() for name in content.values)
-    values = {
-        name: of_windows({s: each.values[name] for s, each in contents.items() if name in each.values})
-        for name in names
+    offsets = np.cumsum([0, *(content.partials.num_rows for content in contents.values())])
+    held = {
+        share: offset + (np.array([0, content.partials.num_rows]) if bounds is None else bounds[share])
+        for (share, content), offset in zip(contents.items(), offsets, strict=False)
     }
-    merged = sampled(Content(partials, values)).merged(parts, keys)
-    own = merged.partials.column(END).to_numpy()
-    if (own[1:] >= own[:-1]).all():
-        return merged
-    return Content(merged.partials.take(pa.array(np.argsort(own, kind="stable"))), merged.values)
+    ranges = [np.stack([held[share] for share in own]).T for _, own in windows]
+    first, last = (
+        np.concatenate([each[side].ravel() for each in ranges]) for side in (np.s_[:-1], np.s_[1:])
+    )
+    window = np.repeat(np.arange(len(windows)), [each[1:].size for each in ranges])
+    partials = pa.concat_tables([content.partials for content in contents.values()]).combine_chunks()
+    others = [name for name in keys if name != END]
+    codes = group_codes(partials, others)
+    pairs = int((last - first).sum())
+    rows, cells, first_rows, cell_windows = (np.empty(pairs, np.int64) for _ in range(4))
+    cell_of = np.full(int(codes.max(initial=-1)) + 1, -1)
+    count = number_cells(codes, first, last, window, cell_of, rows, cells, first_rows, cell_windows)
+    ends = pa.array(np.array([end for end, _ in windows])[cell_windows[:count]])
+    taken = partials.select(others).take(pa.array(first_rows[:count]))
+    own = pa.table({END: ends, **dict(zip(others, taken.columns, strict=True))}).select(list(keys))
+    names = dict.fromkeys(name for content in contents.values() for name in content.values)
+    return Content(
+        parts.merge_pairs(own, partials, rows, cells),
+        {name: merge_values(_values(name, contents, windows), keys) for name in names},
+    )
+
+
+def _values(
+    name: str, contents: Mapping[_Share, Content], windows: Sequence[tuple[int, Sequence[_Share]]]
+) -> pa.Table:
+    """The values of an argument in some windows, with END."""
+    held = [
+        [each.values[name] for share in own if name in (each := contents[share]).values] for _, own in windows
+    ]
+    ends = np.repeat([end for end, _ in windows], [sum(table.num_rows for table in own) for own in held])
+    return pa.concat_tables(chain.from_iterable(held)).append_column(END, pa.array(ends))
 
 
 def _until(table: pa.Table, arrival: int) -> pa.Table:

@@ -97,7 +97,7 @@ class Corrector:
         """
         start = end - self._plan.windows.size
         nothing = now.slice(0, 0)
-        if self._panes.newest_arrival(start, end) <= told:
+        if self._panes.newest_arrivals([end], self._plan.windows.size)[0] <= told:
             return Changes(nothing, nothing, now)
         known, new = self._panes.parted(start, end, told)
         before = window_rows(self._plan, self._parts, known) if known.partials.num_rows else nothing

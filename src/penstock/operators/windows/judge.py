@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import ceil
 
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.selections import WindowPanes
-from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack import RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack_memory import Ints
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
 
@@ -93,7 +93,7 @@ class Judge:
     @property
     def has_learned(self) -> bool:
         """Whether the policy has heard of a final window."""
-        return isinstance(self.policy, RequiredSlack) and len(self.policy.memory.sizes) > 0
+        return isinstance(self.policy, RequiredSlack) and len(self.policy.memory) > 0
 
     @property
     def is_learning(self) -> bool:
@@ -199,11 +199,13 @@ class Judge:
         own = [end for end in ends if end in state.watched]
         heard = [end for end in own if state.watched[end].look != _NEVER]
         self._hear(heard)
-        for end in heard:
+        size = self._plan.windows.size
+        for end, arrived in zip(heard, self._panes.newest_arrivals(heard, size), strict=True):
             outcome = state.watched[end].outcome
             assert outcome is not None, "heard above"
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
-            share = self._panes.coverage(end - self._plan.windows.size, end, end + slack - 1)
+            until = end + slack - 1
+            share = 1.0 if arrived <= until else self._panes.coverage(end - size, end, until)
             before = share if state.coverage is None else state.coverage
             state.coverage = before + _NEWEST * (share - before)
         for end in own:
@@ -211,29 +213,18 @@ class Judge:
 
     def _hear(self, ends: Sequence[int]) -> None:
         """Finds out what windows were worth of which more has arrived than was heard."""
-        if not ends:
-            return
-        size = self._plan.windows.size
-        watched = self.state.watched
-        arrived = {end: self._panes.newest_arrival(end - size, end) for end in ends}
+        plan, watched, size = self._plan, self.state.watched, self._plan.windows.size
+        arrived = dict(zip(ends, self._panes.newest_arrivals(ends, size), strict=True))
         unheard = sorted(
-            end for end in arrived if watched[end].outcome is None or arrived[end] > watched[end].heard
+            end for end in ends if watched[end].outcome is None or arrived[end] > watched[end].heard
         )
-        if not unheard:
-            return
-        for history in self._panes.histories(unheard, size):
-            required, closer = history.ascending_slack(
-                self._plan.aggregates, self._plan.bound, (1.0, _CLOSER)
-            )
-            for end, (first, last) in zip(history.ends, pairwise(map(int, history.bounds)), strict=True):
-                own = watched[end]
-                share = self._panes.coverage(end - size, end, own.first)
-                # the least that so large a share of the window's groups are no larger than
-                rank = ceil((1 - self._plan.bound.delta) * (last - first)) - 1
-                own.outcome = WindowOutcome(
-                    end, own.slack, share, required[first:last], int(closer[first + rank])
-                )
-                own.heard = arrived[end]
+        for end, (required, closer) in self._panes.required(plan, unheard, (1.0, _CLOSER)):
+            own, newest = watched[end], arrived[end]
+            share = 1.0 if newest <= own.first else self._panes.coverage(end - size, end, own.first)
+            # the least that so large a share of the window's groups are no larger than
+            rank = ceil((1 - plan.bound.delta) * len(closer)) - 1
+            own.outcome = WindowOutcome(end, own.slack, share, required, int(closer[rank]))
+            own.heard = newest
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""

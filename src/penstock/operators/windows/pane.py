@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import count, groupby
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, together
@@ -32,6 +32,7 @@ _PIECE_BYTES = 4 << 20
 _LOOSE_PIECES = 32
 #: tables below this size are stored in one piece
 _SMALL_BYTES = 64 << 10
+_REVISIONS = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,13 @@ class Pane:
 
     Attributes:
         newest: when the newest rows arrived.
+        revision: another number whenever the rows change, and no other pane has it.
         is_ended: whether a window that holds the pane had come to its end when the newest rows arrived.
     """
 
     newest: int = BEFORE_ALL
     is_ended: bool = True
+    revision: int = field(default_factory=lambda: next(_REVISIONS))
     _tables: list[_Table] = field(default_factory=list)
     #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since those changed
     _sample: GroupSample | None = None
@@ -130,7 +133,7 @@ class Pane:
         """Adds rows of one arrival, no earlier than those before."""
         rows = content.partials.num_rows + sum(table.num_rows for table in content.values.values())
         self._tables.append(_Table(content, {arrival: rows}, content.nbytes))
-        self._content = None
+        self._content, self.revision = None, next(_REVISIONS)
         self.newest, self.is_ended = max(self.newest, arrival), True
         loose = self._first_loose
         if len(self._tables) > loose + _LOOSE_TABLES:
@@ -182,16 +185,18 @@ class Pane:
 
     def _join(self, low: int, tables: Sequence[_Table]) -> None:
         """The same rows from a table on, in fewer tables: what has taken in all of them knows the rows."""
+        revision = self.revision
         knowing = [each for each in (self._sample, self._tuples) if each and each.tables == len(self._tables)]
         for each in knowing:
             each.tables = low
         self._replace(low, None, tables)
         for each in knowing:
             each.tables = len(self._tables)
+        self.revision = revision
 
     def _replace(self, low: int, high: int | None, tables: Sequence[_Table]) -> None:
         self._tables[low:high] = tables
-        self._content = None
+        self._content, self.revision = None, next(_REVISIONS)
         if self._sample is not None and self._sample.tables > low:
             self._sample = None
         if self._tuples is not None and self._tuples.tables > low:

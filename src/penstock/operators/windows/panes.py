@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,11 +16,13 @@ from penstock.operators.windows.aggregates import SELECTION, Parts
 from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.pane import Pane, PaneChange
-from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
+from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory, ascending
 from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import WindowPlan, Windows
+
+Ints = npt.NDArray[np.int64]
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
@@ -96,8 +98,12 @@ class Panes:
         return sum(pane.nbytes for pane in self._panes.values())
 
     def content(self, start: int) -> Content:
-        """The rows of a pane; the same object as long as it does not change."""
+        """The rows of a pane."""
         return self._panes[start].content
+
+    def revision(self, start: int) -> int:
+        """Another number whenever the rows of a pane change."""
+        return self._panes[start].revision
 
     def append(self, partials: pa.Table, values: Mapping[str, pa.Table], arrival: int) -> list[int]:
         """Adds rows of one arrival, no earlier than those before.
@@ -189,6 +195,27 @@ class Panes:
             counts = [each.until(arrival) for each in own]
             self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
         return self._coverages[place]
+
+    def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
+        """When the newest rows of windows [end - size, end) arrived."""
+        return [self.newest_arrival(end - size, end) for end in ends]
+
+    def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+        """The results of a view's windows, each of which holds rows: ends, ascending, and rows."""
+        for portion in self.windows(ends, plan.windows.size):
+            rows = portion.rows(plan)
+            for end, (first, last) in zip(portion.ends, pairwise(portion.bounds), strict=True):
+                yield end, rows.slice(first, last - first)
+
+    def required(
+        self, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
+    ) -> Iterator[tuple[int, Ints]]:
+        """`WindowHistory.required_slack` of a view's windows, each of which holds rows: ends, ascending, and
+        int64[shares, groups] in ascending order; of many groups those of a random sample."""
+        for history in self.histories(ends, plan.windows.size):
+            slacks = ascending(history.required_slack(plan.aggregates, plan.bound, shares), history.bounds)
+            for end, (first, last) in zip(history.ends, pairwise(history.bounds.tolist()), strict=True):
+                yield end, slacks[:, first:last]
 
     def windows(self, ends: Sequence[int], size: int) -> Iterable[WindowContents]:
         """The rows of windows [end - size, end).

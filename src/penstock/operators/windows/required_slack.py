@@ -113,12 +113,6 @@ class WindowHistory:
             needed = np.maximum(needed, _last_violations(errors, limits, codes, arrivals, len(self._ends)))
         return np.maximum(np.where(needed == _NEVER, 0, needed - self._ends + 1), 0)
 
-    def ascending_slack(
-        self, aggregates: Sequence[Aggregate], bound: ErrorBound, shares: Sequence[float]
-    ) -> Ints:
-        """`required_slack`, those of a window in ascending order for each share."""
-        return ascending(self.required_slack(aggregates, bound, shares), self.bounds)
-
     def _running(self, aggregate: Aggregate) -> tuple[Floats, Floats]:
         """The aggregate before each row and in the end; NaN for NULL and for a group not yet seen."""
         name = aggregate.argument

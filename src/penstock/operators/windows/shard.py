@@ -19,7 +19,8 @@ from penstock.operators.windows.arrival_steps import ArrivalStep, by_step, witho
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
-from penstock.operators.windows.slack import RequiredSlack, SlackMemory
+from penstock.operators.windows.slack import RequiredSlack
+from penstock.operators.windows.slack_memory import SlackMemory
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
 

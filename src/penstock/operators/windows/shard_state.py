@@ -16,7 +16,8 @@ from penstock.operators.windows.corrector import Registered
 from penstock.operators.windows.judge import Judged, Watched
 from penstock.operators.windows.lifecycle import Told, WindowStates
 from penstock.operators.windows.operator import OperatorState
-from penstock.operators.windows.slack import Ints, SlackMemory, WindowOutcome
+from penstock.operators.windows.slack import WindowOutcome
+from penstock.operators.windows.slack_memory import Ints, SlackMemory
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.operators.windows.view import ViewState
 
@@ -74,29 +75,27 @@ def read_state(stored: bytes) -> ShardState:
     """
     found = unpacked(stored)
     operators: dict[int, OperatorState] = {}
-    memories: dict[int, dict[str, SlackMemory]] = {}
     views: list[ViewState] = []
-    remembered: list[SlackMemory] = []
+    debts: list[float] = []
     for each in found.header["operators"]:
-        own, policies = {}, {}
+        own = {}
         for scalars in each["views"]:
             view = ViewState(
                 WindowStates(scalars["frontier"], scalars["final"]),
                 Judged(scalars["coverage"]),
                 Registered(oldest=scalars["oldest"], newest=scalars["newest"]),
             )
-            memory = SlackMemory(scalars["debt"])
-            own[scalars["name"]], policies[scalars["name"]] = view, memory
+            own[scalars["name"]] = view
             views.append(view)
-            remembered.append(memory)
+            debts.append(scalars["debt"])
         operators[each["id"]] = OperatorState(StreamTime(**each["time"]), each["is_whole"], own)
-        memories[each["id"]] = policies
     for number, end, revision, arrival in _rows(found.tables["told"]):
         views[number].windows.told[end] = Told(revision, arrival)
     for number, end in _rows(found.tables["registered"]):
         views[number].registered.ends.add(end)
     _read_watched(found.tables["watched"], views)
-    _read_remembered(found.tables["remembered"], remembered)
+    remembered = iter(_read_remembered(found.tables["remembered"], debts))
+    memories = {id_: {name: next(remembered) for name in own.views} for id_, own in operators.items()}
     return ShardState(found.header["plan"], operators, memories)
 
 
@@ -168,15 +167,16 @@ def _remembered(memories: list[SlackMemory]) -> pa.Table:
     return pa.table({"view": _views(sizes), "required": required, "settled": settled})
 
 
-def _read_remembered(table: pa.Table, memories: list[SlackMemory]) -> None:
+def _read_remembered(table: pa.Table, debts: list[float]) -> list[SlackMemory]:
     offsets, groups = _of_lists(table.column("required"))
-    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(len(memories) + 1))
+    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(len(debts) + 1))
     settled = table.column("settled").to_numpy()
-    for number, memory in enumerate(memories):
+    memories = []
+    for number, debt in enumerate(debts):
         own = offsets[rows[number] : rows[number + 1] + 1]
-        memory.sizes = np.diff(own)
-        memory.required = groups[own[0] : own[-1]]
-        memory.settled = settled[rows[number] : rows[number + 1]]
+        known = settled[rows[number] : rows[number + 1]]
+        memories.append(SlackMemory(debt, groups[own[0] : own[-1]], np.diff(own), known))
+    return memories
 
 
 def _lists(lengths: Iterable[int], groups: Sequence[Ints]) -> pa.Array:

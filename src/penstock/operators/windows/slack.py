@@ -12,13 +12,11 @@ from math import ceil, sqrt
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.operators.windows.clocks import Lateness
+from penstock.operators.windows.slack_memory import Ints, SlackMemory
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import ErrorBound, WindowPlan
-
-Ints = npt.NDArray[np.int64]
 
 #: final windows remembered, over delta, where they overlap at least as many as are well known
 _REMEMBERED = 6
@@ -106,32 +104,6 @@ class FixedSlack:
 
 
 @dataclass(slots=True)
-class SlackMemory:
-    """What `RequiredSlack` remembers of the newest final windows.
-
-    Attributes:
-        debt: violations so far beyond the share delta, in windows, half of them forgotten every 20 / delta windows; below zero at
-            most by what chance may add.
-        required: int64, required slacks of their groups, those of a window together.
-        sizes: int64[windows], how many of them each window has.
-        settled: int64[windows], see `WindowOutcome`.
-    """
-
-    debt: float = 0.0
-    required: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    sizes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    settled: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def add(self, required: Ints, settled: int, most: int) -> None:
-        """Remembers a window, and no more than so many."""
-        forgotten = max(0, len(self.sizes) + 1 - most)
-        groups = int(self.sizes[:forgotten].sum())
-        self.required = np.concatenate([self.required[groups:], required])
-        self.sizes = np.append(self.sizes[forgotten:], len(required))
-        self.settled = np.append(self.settled[forgotten:], settled)
-
-
-@dataclass(slots=True)
 class _Pending:
     """What is known of a window that is not final.
 
@@ -140,17 +112,21 @@ class _Pending:
         age: event time since its end when it was told last.
         required: its required slacks, condensed.
         violated: share of them that its answer broke.
+        largest: the largest of them.
     """
 
     outcome: WindowOutcome
     age: int
     required: Ints
     violated: float
+    largest: int
 
     @classmethod
     def of(cls, outcome: WindowOutcome, age: int) -> _Pending:
         required = _condensed(outcome.required)
-        return cls(outcome, age, required, _violated(required, outcome.slack))
+        largest = int(required.max())
+        violated = _violated(required, outcome.slack) if largest > outcome.slack else 0.0
+        return cls(outcome, age, required, violated, largest)
 
 
 @dataclass(slots=True)
@@ -193,6 +169,12 @@ class RequiredSlack:
     _slack: int | None = None
     _is_learning: bool = True
     _is_believed: bool = False
+    _least_windows: int = field(init=False)
+    _most_windows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._least_windows = ceil(1 / self.bound.delta)
+        self._most_windows = ceil(max(_REMEMBERED, _WELL_KNOWN * self.overlap) / self.bound.delta)
 
     @classmethod
     def of(cls, plan: WindowPlan, memory: SlackMemory | None = None) -> RequiredSlack:
@@ -215,23 +197,15 @@ class RequiredSlack:
     @property
     def promised(self) -> bool:
         """Whether enough windows are final for the bound to be more than a hope."""
-        return len(self.memory.sizes) >= self._least_windows * self.overlap
+        return len(self.memory) >= self._least_windows * self.overlap
 
     @property
     def is_learning(self) -> bool:
         """Whether too few windows are known; those that wait for their answer are worth a look then."""
-        known = len(self.memory.sizes)
+        known = len(self.memory)
         if known >= self._least_windows or known + len(self._pending) < self._least_windows:
             return known < self._least_windows
         return self.slack >= 0 and self._is_learning
-
-    @property
-    def _least_windows(self) -> int:
-        return ceil(1 / self.bound.delta)
-
-    @property
-    def _most_windows(self) -> int:
-        return ceil(max(_REMEMBERED, _WELL_KNOWN * self.overlap) / self.bound.delta)
 
     def arrived(self, lateness: Lateness) -> None:
         """Keeps how late the stream is and how long it has been seen."""
@@ -262,7 +236,7 @@ class RequiredSlack:
             self._slack = None
 
     def _chosen(self) -> int:
-        known = len(self.memory.sizes)
+        known = len(self.memory)
         longest = min(self._largest * _MOST_BEYOND, int(self._age * _LEAST_OF_AGE))
         if known + len(self._pending) < self._least_windows and longest >= self._largest:
             # whichever of them are ripe
@@ -310,6 +284,8 @@ class RequiredSlack:
         young = [(each.outcome.settled, each.age) for each in pending if each.outcome.settled <= each.age]
         if not young:
             return None
+        if self.memory.is_zero and not any(settled for settled, _ in young):
+            return 0
         times, ages = (np.array(each) for each in zip(*young, strict=True))
         settled = np.concatenate([self.memory.settled, times])
         limits = np.concatenate([np.full(len(self.memory.settled), AFTER_ALL), ages])
@@ -317,6 +293,8 @@ class RequiredSlack:
 
     def _least_slack(self, others: Sequence[_Pending], level: float) -> int:
         """The least slack at which the mean loss of the newest final windows and others is allowed."""
+        if self.memory.is_zero and not any(each.largest for each in others):
+            return 0
         sizes = np.append(self.memory.sizes, [len(each.required) for each in others]).astype(np.int64)
         required = np.concatenate([self.memory.required, *(each.required for each in others)])
         kept = sizes[-self._most_windows :]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.compiled import filling
-from penstock.kernels.spreading import rows_by_query, spread_rows
+from penstock.kernels.spreading import number_cells, rows_by_query, spread_rows
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows.aggregates import (
     ROWS,
@@ -24,12 +24,9 @@ from penstock.operators.windows.aggregates import (
     Parts,
     count_of,
     extreme_of,
-    mean_of,
-    merged_moments,
-    squares_of,
     sum_of,
 )
-from penstock.operators.windows.grouping import added, extreme, group_codes
+from penstock.operators.windows.grouping import added, group_codes
 
 Longs = npt.NDArray[np.int64]
 
@@ -48,33 +45,9 @@ def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str
         sets: of numbers of conditions.
         keys: columns that make a group.
     """
-    found = []
-    for own, rows, cells, count in _pairs(partials, sets, keys):
-        columns = [
-            ("" if name == ROWS else name, added(partials.column(name), rows, cells, count))
-            for name in (ROWS, *map(count_of, dict.fromkeys((*parts.sums, *parts.counts, *parts.moments))))
-        ]
-        merged = own.append_column(ROWS, columns[0][1])
-        for name, column in columns[1:]:
-            merged = merged.append_column(name, column)
-        for name in parts.sums:
-            counts = merged.column(count_of(name)).to_numpy()
-            total = added(partials.column(sum_of(name)), rows, cells, count, counts == 0)
-            merged = merged.append_column(sum_of(name), total)
-        for function, name in parts.extremes:
-            column = extreme_of(function, name)
-            merged = merged.append_column(
-                column, extreme(partials.column(column), function, rows, cells, count)
-            )
-        if parts.moments or parts.sketches:
-            repeated = partials.take(pa.array(rows))
-            for name in parts.moments:
-                mean, squares = merged_moments(repeated, cells, name)
-                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
-            for sketch in parts.sketches:
-                united = sketch.merge(repeated.column(sketch.column), cells, count)
-                merged = merged.append_column(sketch.column, united)
-        found.append(merged)
+    found = [
+        parts.merge_pairs(own, partials, rows, cells) for own, rows, cells, _ in _pairs(partials, sets, keys)
+    ]
     names = [SELECTION if name == SET else name for name in partials.column_names]
     return pa.concat_tables(found).select(names)
 
@@ -141,3 +114,5 @@ def warm_up() -> None:
     }
     spread(Parts(("f", "i"), (), (("min", "i"),)), pa.table(some), sets, ["pane"])
     rows_by_query(np.zeros(1, np.int64), np.zeros(0, np.int32), 0)
+    nothing = np.zeros(0, np.int64)
+    number_cells(*[nothing] * 9)

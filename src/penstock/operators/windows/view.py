@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -275,13 +274,10 @@ class View:
         told, size = self.windows.state.told, self.plan.windows.size
         again = (end for end in told if not self.windows.is_closed(end))
         due = {*self.windows.due(self._ends, until), *again}
-        due = {
-            end
-            for end in due
-            if end not in told or self._panes.newest_arrival(end - size, end) > told[end].arrival
-        }
+        arrivals = zip(due, self._panes.newest_arrivals(due, size), strict=True)
+        grown = sorted(end for end, newest in arrivals if end not in told or newest > told[end].arrival)
         answers = []
-        for end, rows in self._rows(sorted(due)):
+        for end, rows in self._rows(grown):
             if end in told:
                 answers += self._revision(end, told[end], rows)
             else:
@@ -325,10 +321,7 @@ class View:
 
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of windows that hold tuples, in their order."""
-        for portion in self._panes.windows(ends, self.plan.windows.size):
-            rows = portion.rows(self.plan)
-            for end, (first, last) in zip(portion.ends, pairwise(portion.bounds), strict=True):
-                yield end, rows.slice(first, last - first)
+        return self._panes.results(self.plan, ends)
 
     def _answer(self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
         is_seen = self.windows.is_closed(end) and not self.windows.lacks(end)

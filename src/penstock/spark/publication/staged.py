@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from penstock.spark.storage.files import checksum_of, sync_file
+from penstock.spark.storage.files import checksum_of, sync_file, write_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ def staged_file(kind: str, path: Path, rows: int, pairs: int = 0) -> StagedFile:
     """A file that is written, durable on return but for its name."""
     sync_file(path)
     return StagedFile(kind, str(path), rows, pairs, path.stat().st_size, checksum_of(path))
+
+
+def stage_content(kind: str, path: Path, rows: int, content: memoryview) -> StagedFile:
+    """Writes a file, durable on return but for its name."""
+    write_bytes(path, content)
+    return StagedFile(kind, str(path), rows, 0, len(content), zlib.crc32(content))
 
 
 class Staged(Protocol):

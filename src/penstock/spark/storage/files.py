@@ -48,15 +48,20 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_bytes(path: Path, content: bytes | memoryview, *, is_synced: bool = True) -> None:
+    """Writes a file, durable on return unless it is not synced, but for its name."""
+    with path.open("wb") as file:
+        file.write(content)
+        if is_synced:
+            file.flush()
+            os.fsync(file.fileno())
+
+
 def _write_beside(path: Path, content: bytes, *, is_synced: bool = True) -> Path:
     make_folder(path.parent)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            if is_synced:
-                file.flush()
-                os.fsync(file.fileno())
+        write_bytes(beside, content, is_synced=is_synced)
     except OSError:
         beside.unlink(missing_ok=True)
         raise
