@@ -88,7 +88,7 @@ def test_a_missing_topic_is_told_with_the_command_that_creates_it(
             f"`make kafka TOPICS={lost} KAFKA_PORT={kafka.port}`, or, where another program started the broker, "
             f"`kafka-topics.sh --create --bootstrap-server {kafka.address} --topic {lost}`"
         )
-        assert script[refused.value.start :].startswith("'mile-there,")
+        assert script[refused.value.start :].startswith("subscribe 'mile-there,")
 
 
 def test_a_missing_topic_of_a_sink_is_told_before_anything_starts(
