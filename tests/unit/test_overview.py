@@ -64,6 +64,7 @@ def test_rules_without_a_match_are_counted() -> None:
     selections = document["streams"]["payments"]["selections"]
     for name in list(selections)[:3]:
         selections[name] = 0
+    selections[list(selections)[3]] = None
     text = "\n".join(status_lines(document))
     assert "\n250 views: 200 selections (3 without a match), 40 window views, " in text
 

@@ -250,6 +250,18 @@ def test_a_history_is_bounded_and_covers_all_time() -> None:
     assert len(histories.stream("s", 50)["at"]) <= 50
 
 
+def test_a_kept_order_is_shown_with_columns_that_the_event_does_not_name() -> None:
+    histories = Histories()
+    told = {"time": "2026-01-01T00:00:00+00:00", "stream": "s"}
+    histories.take({**told, "kind": "plan_compiled", "attributes": ["a", "b"]})
+    kept = {"action": "KeepSequence", "figures": {"evaluations_before": 3.0, "evaluations": 2.0}}
+    orders = {"arrangement": {"order": [1, 2, 0]}, "runner_up": {"order": [0, 1, 2]}}
+    histories.take({**told, "kind": "decision", **kept, **orders})
+    assert histories.sequence("s") == ["b", "column 3", "a"]
+    assert histories.runner_up("s") == ["a", "b", "column 3"]
+    assert histories.found("s")["evaluations_before"] is None
+
+
 def test_an_event_of_another_version_does_no_harm() -> None:
     histories = Histories()
     for odd in (

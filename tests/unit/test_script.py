@@ -282,12 +282,20 @@ NAMESAKES = "".join(
         ("SELECT id FROM a WEHRE id > 3", "WEHRE", "WHERE"),
         ("SELECT count(*) FROM a GRUOP BY id", "GRUOP", "GROUP"),
         ("SELECT a.id FROM a JION semi ON a.id = semi.id", "JION", "JOIN"),
+        ("SELECT a.id FROM a JOIN semi USING (id) WEHRE a.id > 3", "WEHRE", "WHERE"),
     ],
 )
 def test_a_misspelt_keyword_is_underlined(query: str, misspelt: str, meant: str) -> None:
     with pytest.raises(SqlError, match=rf"did you mean {meant}\?") as refused:
         parse_script(f"{NAMESAKES} CREATE VIEW v AS {query};")
     assert refused.value.text[refused.value.start : refused.value.end] == misspelt
+
+
+@pytest.mark.parametrize("name", ["inner_t", "grp"])
+def test_a_good_name_of_an_input_is_no_misspelt_keyword(name: str) -> None:
+    with pytest.raises(SqlError, match=r"Expected WHERE, or the end of the query here\.") as refused:
+        parse_script(f"{NAMESAKES} CREATE VIEW v AS SELECT id FROM a {name} id > 3;")
+    assert refused.value.text[refused.value.start : refused.value.end] == "id"
 
 
 def test_parsers_are_sqlglots_own() -> None:

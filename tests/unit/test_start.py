@@ -103,6 +103,18 @@ def test_a_missing_path_is_told_before_spark_starts(tmp_path: Path, command: str
     assert not (tmp_path / "new").exists()
 
 
+def test_the_path_of_an_insert_s_target_is_not_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    script = tmp_path / "script.sql"
+    script.write_text(
+        f"CREATE TABLE t (id INT) USING csv OPTIONS (path '{tmp_path / 'in'}'); CREATE VIEW v AS SELECT * FROM t WHERE id > 1;"
+        "CREATE TABLE o USING parquet OPTIONS (path 'nothing'); INSERT INTO o SELECT * FROM v;"
+    )
+    ended = called("check", str(script), slow=("numba",), PATH="/nowhere")
+    assert ended.returncode == 2
+    assert "path nothing" not in ended.stderr
+
+
 def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "out", tmp_path / "kept")
     layout.check()

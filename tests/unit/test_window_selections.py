@@ -187,12 +187,18 @@ def test_windows_whose_panes_stay_as_they_are_are_merged_once() -> None:
     assert len(merged) < len(told)
 
 
+def test_a_few_windows_do_not_hold_all_that_they_were_merged_with() -> None:
+    most, few = (mock.Mock(spec=selected_windows.SelectedWindows, count=3) for _ in range(2))
+    assert selections._mostly_current([most, few, most]) == {id(most)}
+
+
 def test_groups_without_late_rows_are_not_looked_back_at() -> None:
     shard, _, (newest,) = _shard(groups=4, batches=20)
     with mock.patch.object(
         selected_windows, "WindowHistory", wraps=selected_windows.WindowHistory
     ) as looking:
         shard.process(newest)
+    assert looking.call_args_list
     for call in looking.call_args_list:
         partials = call.args[0]
         late = partials.filter(pc.greater_equal(partials.column(ARRIVAL), partials.column(END)))

@@ -112,7 +112,8 @@ def open_script(
     parsed = parse_script(text, aggregates=aggregates)
     if purpose == "run" and parsed.is_empty:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
-    check_paths(parsed.tables)
+    targets = {insert.table.upper() for insert in parsed.inserts}
+    check_paths(table for table in parsed.tables if table.name.upper() not in targets)
     if any(table.source.lower() == "kafka" for table in parsed.tables):
         pairs |= _connector(pairs)
     engine = build_engine(master, pairs, settings, purpose)

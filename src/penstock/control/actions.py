@@ -49,15 +49,17 @@ class FoundSequence(Action):
     """An evaluation sequence was found.
 
     Attributes:
+        arrangement: it.
         runner_up: the one that was nearly found; None where nothing was to be chosen.
     """
 
+    arrangement: Arrangement
     runner_up: Arrangement | None
 
     def fields(self) -> dict[str, object]:
         """A compact JSON form, without the micro-arrows themselves."""
-        found = None if self.runner_up is None else self.runner_up.fields()
-        return {**Action.fields(self), "runner_up": found}
+        other = None if self.runner_up is None else self.runner_up.fields()
+        return {**Action.fields(self), "arrangement": self.arrangement.fields(), "runner_up": other}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,17 +69,7 @@ class KeepSequence(FoundSequence):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SwapSequence(FoundSequence):
-    """Follow this arrangement from the next binding on.
-
-    Attributes:
-        arrangement: the new evaluation sequence.
-    """
-
-    arrangement: Arrangement
-
-    def fields(self) -> dict[str, object]:
-        """A compact JSON form, without the micro-arrows themselves."""
-        return {**FoundSequence.fields(self), "arrangement": self.arrangement.fields()}
+    """Follow the arrangement from the next binding on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

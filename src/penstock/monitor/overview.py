@@ -130,7 +130,7 @@ def view_totals(document: Document) -> str:
     rows = list(view_rows(document))
     kinds = Counter(row.kind for row in rows)
     has_tuples = any(stream.get("tuples") for stream in document["streams"].values())
-    idle = sum(row.kind == "selection" and not row.rows for row in rows) if has_tuples else 0
+    idle = sum(row.kind == "selection" and row.rows == 0 for row in rows) if has_tuples else 0
     unmatched = f" ({idle:,} without a match)" if idle else ""
     each = ", ".join(
         counted(count, _KINDS[kind]) + (unmatched if kind == "selection" else "")

@@ -184,9 +184,10 @@ class Histories:
 
     def _columns_of(self, stream: str, order: list[int]) -> list[str]:
         attributes = self._attributes.get(stream, [])
-        if any(not isinstance(each, int) or not 0 <= each < len(attributes) for each in order):
+        if not attributes or any(not isinstance(each, int) or each < 0 for each in order):
             return []
-        return [attributes[each] for each in order]
+        # of many columns the event names the first
+        return [attributes[each] if each < len(attributes) else f"column {each + 1}" for each in order]
 
     def _columns(self, rings: Mapping[str, Ring], name: str, empty: Callable[[], Ring], most: int) -> Columns:
         with self._lock:
@@ -224,9 +225,8 @@ class Histories:
         if event.get("action") == "SampleTuples":
             return
         stream, figures = event["stream"], dict(event["figures"])
-        if event.get("arrangement"):
-            self._orders[stream] = list(event["arrangement"]["order"])
-        else:
+        self._orders[stream] = list((event.get("arrangement") or {}).get("order", ()))
+        if event.get("action") == "KeepSequence":
             # the order was kept: the one before it is that of the decision which put it in
             figures["evaluations_before"] = self._found.get(stream, {}).get("evaluations_before")
         self._found[stream] = figures

@@ -213,10 +213,12 @@ class _Stream:
             other = f"; the runner-up {lost:.4g}"
         if same:
             return [
-                KeepSequence(self._name, self.version, f"Order kept: {checks}{other}.", figures, runner_up)
+                KeepSequence(
+                    self._name, self.version, f"Order kept: {checks}{other}.", figures, found, runner_up
+                )
             ]
         reason = f"Order changed: {checks}, before {before.evaluations_a_tuple:.4g}{other}."
-        return [SwapSequence(self._name, self.version, reason, figures, runner_up, found)]
+        return [SwapSequence(self._name, self.version, reason, figures, found, runner_up)]
 
     def _behaviour(self, arrangement: Arrangement, sample: Codes) -> _Behaviour:
         found = self._index.evaluate(np.ascontiguousarray(sample), arrangement)

@@ -28,13 +28,15 @@ class SelectedWindows:
     Args:
         content: one row for each window, selection and group, in this order.
         keys: the views' grouping columns.
+        count: how many windows were merged, whatever selections they have.
 
     Attributes:
         ends, selections: int64[windows], of those that hold tuples, in the order of their rows.
         places: the first row of each and the one behind its last.
     """
 
-    def __init__(self, content: Content, keys: Sequence[str]) -> None:
+    def __init__(self, content: Content, keys: Sequence[str], count: int) -> None:
+        self.count = count
         self._content = content
         self._keys = keys
         ends, selections = _windows_of(content.partials)
@@ -79,6 +81,7 @@ class RequiredSlacks:
         contents: the rows of the panes that they hold, by start, ascending.
 
     Attributes:
+        count: how many windows, whatever selections they have.
         places: by end and selection the first group of each window and the one behind its last.
     """
 
@@ -101,6 +104,7 @@ class RequiredSlacks:
         )
         self._bounds = np.append(0, np.cumsum(sizes))
         self.places = _places(self._ends, self._selections, self._bounds)
+        self.count = len(windows)
         self._known: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
         late = _late_groups(list(windows), size, contents, keys)
         if keys:

@@ -6,6 +6,7 @@ once: the windows merged, their results, the slack that each group required. A v
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -216,7 +217,7 @@ class Selections:
             for start in sorted({start for _, own in several for start in own}):
                 contents[start], bounds[start] = block.merged[start]
             merged = merged_windows(self._parts, contents, several, [END, SELECTION, *self._keys], bounds)
-            windows = SelectedWindows(merged, self._keys)
+            windows = SelectedWindows(merged, self._keys, len(several))
             block.windows.update((end, (windows, own)) for end, own in several)
 
     def _look_back(self, block: _Block, ends: Sequence[int]) -> RequiredSlacks:
@@ -250,12 +251,23 @@ class _Block:
             starts: of the panes that each window holds now.
         """
         self.merged = {start: known for start, known in self.merged.items() if start in same}
-        self.windows = {
+        current = {
             end: known
             for end, known in self.windows.items()
             if known[1] == starts[end] and same.issuperset(known[1])
         }
-        self.slacks = {end: known for end, known in self.slacks.items() if end in self.windows}
+        # what was merged together is kept together: not for a few windows of many
+        worth = _mostly_current([merged for merged, _ in current.values()])
+        self.windows = {end: known for end, known in current.items() if id(known[0]) in worth}
+        slacks = {end: known for end, known in self.slacks.items() if end in self.windows}
+        worth = _mostly_current(list(slacks.values()))
+        self.slacks = {end: known for end, known in slacks.items() if id(known) in worth}
+
+
+def _mostly_current(held: Sequence[SelectedWindows | RequiredSlacks]) -> set[int]:
+    """Identities of those of which at least half of the windows are held, each once for each of its windows."""
+    counts = Counter(map(id, held))
+    return {id(each) for each in held if 2 * counts[id(each)] >= each.count}
 
 
 class SelectedPanes:

@@ -117,6 +117,9 @@ def _of_selection(read: _Read, name: str, flat: SelectQuery) -> Backtest:
     matches, raises = _condition(read.spark, flat.where)
     good = F.col(REASON).isNull()
     parts = [part for clause in flat.conditions for part in outline(clause.text).conjuncts][:_MOST_PARTS]
+    if len(parts) == 1:
+        # all that it lets through matches
+        parts = []
     passes = [holds(read.spark, part).alias(f"{_PASSES}{number}") for number, part in enumerate(parts)]
     judged = tuples.select(
         "*", of.alias(_OF), good.alias(_GOOD), matches.alias(_MATCHES), raises.alias(_RAISES), *passes

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,8 @@ class ResultStage:
 
     def close(self) -> list[StagedResults]:
         """Writes a file for each view: several at a time, for each waits for the disk."""
-        with ThreadPoolExecutor(_WRITERS, "penstock-stage") as writers:
+        with ThreadPoolExecutor(_WRITERS, "penstock-stage") as threads:
+            writers = _Writers(threads)
             begun = [each for view, places in self._alike() for each in self._write(view, places, writers)]
             return [
                 StagedResults(operator, self.shard, name, raw, writing.result(), said)
@@ -238,7 +240,7 @@ class ResultStage:
             yield view, places
 
     def _write(
-        self, view: BoundWindow, places: Sequence[_Place], writers: ThreadPoolExecutor
+        self, view: BoundWindow, places: Sequence[_Place], writers: _Writers
     ) -> Iterator[tuple[_Place, bool, Future[StagedFile], SaidWindows]]:
         """Makes the rows of views that are like one, and begins to write the file of each.
 
@@ -260,11 +262,30 @@ class ResultStage:
             said = SaidWindows(rows=last - first, overflowed=int(np.count_nonzero(overflowed[first:last])))
             for answer in own:
                 said.note(answer)
-            content = _encoded(table.slice(first, last - first))
             path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
-            kind = view_kind(operator, name)
-            writing = writers.submit(stage_content, kind, path, last - first, content)
+            writing = writers.submit(view_kind(operator, name), path, table.slice(first, last - first))
             yield (operator, name), raw, writing, said
+
+
+class _Writers:
+    """Threads that write staged files; whoever gives them another waits while many are to be written.
+
+    Large tables are encoded by the threads too; many small ones are encoded faster by one thread.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._places = BoundedSemaphore(2 * _WRITERS)
+
+    def submit(self, kind: str, path: Path, table: pa.Table) -> Future[StagedFile]:
+        """Begins to write a file."""
+        self._places.acquire()
+        if table.nbytes < _WORTH_MORE:
+            writing = self._threads.submit(stage_content, kind, path, table.num_rows, _encoded(table))
+        else:
+            writing = self._threads.submit(write_staged, kind, path, table)
+        writing.add_done_callback(lambda _: self._places.release())
+        return writing
 
 
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:

@@ -132,8 +132,9 @@ def _missing_error(
     name: str, servers: str, topics: Sequence[str], existing: Collection[str]
 ) -> ConnectionFailedError:
     """The error that topics do not exist, with those that may be meant and the command that creates them."""
-    near = [each for topic in topics for each in get_close_matches(topic, existing, 1, cutoff=0.8)]
-    meant = f"; did you mean {', '.join(near)}?" if near else "."
+    others = set(existing).difference(topics)
+    near = {each for topic in topics for each in get_close_matches(topic, others, 1, cutoff=0.8)}
+    meant = f"; did you mean {', '.join(sorted(near))}?" if near else "."
     command = "; ".join(
         f"kafka-topics.sh --create --bootstrap-server {servers} --topic {topic}" for topic in topics
     )

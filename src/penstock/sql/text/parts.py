@@ -220,14 +220,14 @@ class Splitter:
         return SqlError(f"Expected {what} here.", self.script, *self._place())
 
     def _expected_clause(self, what: str) -> SqlError:
-        """The mistake that something else follows; a misspelt keyword before it was read as the name of an input."""
-        before = self.tokens[self.position - 1]
-        meant = get_close_matches(before.text.upper(), _KEYWORDS, 1, cutoff=0.7)
-        if before.token_type is not TokenType.VAR or not meant:
-            return self._expected(what)
-        return SqlError(
-            f"Expected {what} here; did you mean {meant[0]}?", self.script, before.start, before.end + 1
-        )
+        """The mistake that something else follows; a misspelt keyword before it may have been read as the name of an input."""
+        for token in (self.tokens[self.position], self.tokens[self.position - 1]):
+            alike = [word for word in _KEYWORDS if abs(len(word) - len(token.text)) < 2]
+            meant = get_close_matches(token.text.upper(), alike, 1, cutoff=0.74)
+            if token.token_type is TokenType.VAR and meant:
+                message = f"Expected {what} here; did you mean {meant[0]}?"
+                return SqlError(message, self.script, token.start, token.end + 1)
+        return self._expected(what)
 
     def _items(self) -> list[tuple[int, int]]:
         """Token ranges of the SELECT list."""

@@ -57,7 +57,7 @@ function bars({ evaluations, found: chosen, before, runner_up: other }) {
   if (!found.length) return null;
   const most = Math.max(...found.map(([, figure]) => figure));
   return h("div", { class: "bars" }, h("h3", null, "Evaluations a tuple"),
-    h("p", { class: "muted small" }, "How many columns Penstock compares until it knows all matches of a tuple. All but the newest figure are of the sample by which the order was found."),
+    h("p", { class: "muted small" }, "How many columns Penstock compares until it knows all matches of a tuple. The newest figure is of the newest sample, the others of samples by which an order was found."),
     h("dl", null, found.map(([label, figure, kind]) =>
       h("div", { class: kind }, h("dt", null, label), h("dd", null, h("span", { class: "bar", "aria-hidden": "true", style: { "--share": most ? figure / most : 0 } }), number(figure, exact))))));
 }

@@ -40,7 +40,7 @@ export const view = ({ found, rows }, { now }) => [
     found.declared ? ["declared", since(found.declared, now)] : null,
   ])),
   block("Text", null, sql(found.text)),
-  found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause), found.clause.length > 1 && found.kind === "selection" ? shares(found) : null)) : null,
+  found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause), found.clause.length > 1 && found.kind === "selection" && !found.dropped ? shares(found) : null)) : null,
   block("Rows over time", null, card(history(found.history))),
   block("Newest rows", null, flush(newest(found, rows))),
   found.dropped ? null : [
