@@ -193,11 +193,10 @@ def test_a_few_windows_do_not_hold_all_that_they_were_merged_with() -> None:
 
 
 def test_groups_without_late_rows_are_not_looked_back_at() -> None:
-    shard, _, (newest,) = _shard(groups=4, batches=20)
     with mock.patch.object(
         selected_windows, "WindowHistory", wraps=selected_windows.WindowHistory
     ) as looking:
-        shard.process(newest)
+        answers(plans(Windows(20, 5), keyed=True), 1, 4, shared=True)
     assert looking.call_args_list
     for call in looking.call_args_list:
         partials = call.args[0]
