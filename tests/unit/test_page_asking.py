@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,16 +19,22 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from page_cases import LONG, QUOTED, SCRIPT, SLOW_SECONDS, Answered, Page, page_folder, served
-from penstock.page import asking
+from penstock.page import asking, child
 from penstock.page.asking import Script
+from penstock.page.child import page_beside
+from penstock.page.listening import Place
 
 #: prints its arguments; what the text that is tried names, it does
 STAND_IN = """#!{python}
-import json, os, sys, time
+import json, os, subprocess, sys, tempfile, time
 given = " ".join(sys.argv)
 if "sleeps" in given:
-    open({pid!r}, "w").write(str(os.getpid()))
-    time.sleep(60)
+    child = subprocess.Popen(["sleep", "600"])
+    made = [tempfile.mkdtemp(), tempfile.mkdtemp(dir=os.environ.get("SPARK_LOCAL_DIRS"))]
+    with open({report!r} + ".new", "w") as file:
+        json.dump({{"processes": [os.getpid(), child.pid], "folders": made}}, file)
+    os.rename({report!r} + ".new", {report!r})
+    time.sleep(600)
 if "refused" in given:
     sys.stderr.write("penstock: warning: one\\npenstock: Column x does not exist.\\n  SELECT x\\n         ^\\n")
     sys.exit(2)
@@ -34,7 +42,9 @@ if "fails" in given:
     sys.exit(1)
 if "endless" in given:
     print("x" * 5_000_000)
-print(json.dumps({{"arguments": sys.argv[1:], "token": os.environ.get("PENSTOCK_PAGE_TOKEN")}}))
+tokens = [name for name in os.environ if name.endswith("_TOKEN") and name.startswith("PENSTOCK_")]
+java = os.environ.get("SPARK_SUBMIT_OPTS")
+print(json.dumps({{"arguments": sys.argv[1:], "tokens": tokens, "java": java, "folder": tempfile.gettempdir()}}))
 """
 
 
@@ -44,19 +54,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the stand-in says which process it is while it sleeps."""
-    stand_in, pid = tmp_path / "stand-in", tmp_path / "pid"
-    stand_in.write_text(STAND_IN.format(python=sys.executable, pid=str(pid)))
+def stand_in(tmp_path: Path) -> Path:
+    stand_in = tmp_path / "stand-in"
+    stand_in.write_text(STAND_IN.format(python=sys.executable, report=str(tmp_path / "report")))
     stand_in.chmod(0o755)
-    monkeypatch.setattr(asking.sys, "executable", str(stand_in))
-    monkeypatch.setenv("PENSTOCK_PAGE_TOKEN", "secret")
-    return pid
+    return stand_in
 
 
 @pytest.fixture
-def page(folder: Path, pid: Path) -> Iterator[Page]:
-    assert not pid.exists()
+def report(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the stand-in says of itself while it sleeps."""
+    monkeypatch.setattr(asking, "_PENSTOCK", (str(stand_in), "-m", "penstock.cli.main"))
+    monkeypatch.setenv("PENSTOCK_PAGE_TOKEN", "secret")
+    monkeypatch.setenv("PENSTOCK_METRICS_TOKEN", "secret")
+    return stand_in.with_name("report")
+
+
+@pytest.fixture
+def page(folder: Path, report: Path) -> Iterator[Page]:
+    assert not report.exists()
     with served(
         folder, script=Script(Path("/rules/a b.sql"), Path("/f.py"), ("--conf=k=password",))
     ) as found:
@@ -73,7 +89,7 @@ def test_a_tuple_is_asked_about_on_the_command_line(page: Page, folder: Path) ->
     row = '{"id": 1, "note": "@/etc/passwd"}'
     for view in ("large", SCRIPT, QUOTED, LONG):
         found = ask(page, "why", view, row=row).json()
-        assert found == {"arguments": [*start, f"--row={row}", *end, view], "token": None}
+        assert (found["arguments"], found["tokens"]) == ([*start, f"--row={row}", *end, view], [])
     asked = ask(page, "why", quarantined=2, input="a").json()["arguments"]
     assert asked == [*start, "--quarantined=2", end[0], "--input=a", *end[1:], "large"]
 
@@ -137,48 +153,131 @@ def test_a_refusal_of_spark_reaches_the_reader(page: Page) -> None:
     assert ask(page, "try", sql="x" * 50_001).status == ask(page, "try", sql="\0").status == 400
 
 
+def until(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + SLOW_SECONDS
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def is_there(process: int) -> bool:
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
+    # whoever adopts a process that has ended may be late to ask for its code
+    return state != "Z"
+
+
+def asleep(report: Path) -> dict[str, Any]:
+    """The processes and folders of the question that sleeps."""
+    until(report.exists)
+    found: dict[str, Any] = json.loads(report.read_text())
+    assert all(map(is_there, found["processes"]))
+    assert all(map(os.path.isdir, found["folders"]))
+    return found
+
+
+def nothing_remains(found: dict[str, Any]) -> bool:
+    return not any([*map(is_there, found["processes"]), *map(os.path.exists, found["folders"])])
+
+
+@contextmanager
+def asking_on(page: Page) -> Iterator[list[Answered]]:
+    """A thread that asks what takes long; what it is answered, unless the page is gone."""
+    found: list[Answered] = []
+
+    def asks() -> None:
+        with suppress(http.client.HTTPException, OSError):
+            found.append(ask(page, "try", sql="sleeps"))
+
+    asked = threading.Thread(target=asks)
+    asked.start()
+    yield found
+    asked.join()
 
 
 def test_one_question_at_a_time_and_not_for_long(
-    page: Page, pid: Path, monkeypatch: pytest.MonkeyPatch
+    page: Page, report: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "_MOST_SECONDS", 3.0)
-    found: list[Answered] = []
-    first = threading.Thread(target=lambda: found.append(ask(page, "try", sql="sleeps")))
-    first.start()
-    while not pid.exists() or not pid.read_text():
-        time.sleep(0.05)
-    assert ask(page, "try").status == 429
-    assert page.get("/api/overview").status == 200
-    first.join()
+    monkeypatch.setattr(asking, "_MOST_SECONDS", 5.0)
+    with asking_on(page) as found:
+        asked = asleep(report)
+        assert ask(page, "try").status == 429
+        assert page.get("/api/overview").status == 200
     assert found[0].status == 503
-    assert found[0].json()["error"].startswith("Spark has not answered within 3 s.")
-    assert not is_there(int(pid.read_text()))
+    assert found[0].json()["error"].startswith("Spark has not answered within 5 s.")
+    until(lambda: nothing_remains(asked))
     assert ask(page, "try").status == 200
 
 
-def test_a_question_ends_with_the_page(folder: Path, pid: Path) -> None:
-    with served(folder, script=Script(Path("s.sql"))) as page:
+def test_a_question_ends_when_its_reader_leaves(page: Page, report: Path) -> None:
+    reader = page.connection()
+    reader.request("GET", "/api/views/large/try?sql=sleeps", headers={"penstock-ask": "1"})
+    asked = asleep(report)
+    assert ask(page, "try").status == 429
+    reader.close()
+    until(lambda: nothing_remains(asked))
+    until(lambda: ask(page, "try").status == 200)
 
-        def asks() -> None:
-            with suppress(http.client.HTTPException, OSError):
-                ask(page, "try", sql="sleeps")
 
-        asked = threading.Thread(target=asks)
-        asked.start()
-        while not pid.exists() or not pid.read_text():
-            time.sleep(0.05)
-    asked.join()
-    until = time.monotonic() + SLOW_SECONDS
-    while is_there(int(pid.read_text())):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def test_a_question_ends_with_the_page(folder: Path, report: Path) -> None:
+    with ExitStack() as ends:
+        with served(folder, script=Script(Path("s.sql"))) as page:
+            ends.enter_context(asking_on(page))
+            asked = asleep(report)
+        until(lambda: nothing_remains(asked))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGHUP])
+def test_a_question_ends_with_a_page_that_is_killed(
+    folder: Path, stand_in: Path, report: Path, sent: signal.Signals
+) -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom penstock.page import asking\n"
+        "from penstock.page.listening import Place\nfrom penstock.page.server import serve\n"
+        "asking._PENSTOCK = (sys.argv[2],)\nplace = Place.taken('127.0.0.1', 0, None)\n"
+        "print(place.listening.getsockname()[1], flush=True)\n"
+        "serve(Path(sys.argv[1]), [place], is_child=False, script=asking.Script(Path('s.sql')))"
+    )
+    command = [sys.executable, "-c", program, str(folder), str(stand_in)]
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_TOKEN")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with asking_on(Page(port, "")):
+            asked = asleep(report)
+            process.send_signal(sent)
+            assert process.wait() == -sent
+    until(lambda: nothing_remains(asked))
+
+
+def test_what_spark_writes_for_a_question_is_removed(page: Page) -> None:
+    found = ask(page, "try").json()
+    assert found["java"] == f'"-Djava.io.tmpdir={found["folder"]}"'
+    assert Path(found["folder"]).name.startswith("penstock-question-")
+    assert not Path(found["folder"]).exists()
+
+
+def test_a_question_and_the_page_of_a_run_step_back(
+    page: Page, folder: Path, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
+    reader = page.connection()
+    reader.request("GET", "/api/views/large/try?sql=sleeps", headers={"penstock-ask": "1"})
+    asked = asleep(report)
+    assert [os.getpriority(os.PRIO_PROCESS, process) for process in asked["processes"]] == [low, low]
+    reader.close()
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def recorded(*given: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*given, **options))
+        return started[-1]
+
+    monkeypatch.setattr(child.subprocess, "Popen", recorded)
+    with page_beside(folder, Place.taken("127.0.0.1", 0, None)):
+        assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == low
 
 
 def test_a_page_without_a_script_says_what_to_type(folder: Path, page: Page) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shlex
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,14 +15,16 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 
 from penstock.errors import InputError, PenstockError
-from penstock.page.listening import TOKEN_VARIABLE
-from penstock.page.priority import step_back
+from penstock.page import priority
+from penstock.page.listening import METRICS_TOKEN_VARIABLE, TOKEN_VARIABLE
 
 #: seconds after which a question is given up, and bytes of an answer
 _MOST_SECONDS, _MOST_BYTES = 120.0, 4_000_000
 #: characters of a text that is tried, and of a reason
 _MOST_TEXT, _MOST_REASON = 50_000, 4_000
 _SAID = "penstock: "
+#: starts Penstock
+_PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 
 
 class NotAnsweredError(PenstockError):
@@ -166,17 +167,18 @@ def _check_object(row: str) -> None:
 
 async def _output(arguments: Sequence[str]) -> bytes:
     """What a command of Penstock prints."""
-    environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    secret = (TOKEN_VARIABLE, METRICS_TOKEN_VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in secret}
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as refused:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "penstock.cli.main", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
+            *(sys.executable, "-m", priority.__name__, *_PENSTOCK, *arguments),
+            stdin=asyncio.subprocess.PIPE,
             stdout=said,
             stderr=refused,
             env=environment,
             start_new_session=True,
         )
-        step_back(process.pid)
+        assert process.stdin is not None, "it is a pipe"
         try:
             code = await asyncio.wait_for(process.wait(), _MOST_SECONDS)
         except TimeoutError:
@@ -184,10 +186,9 @@ async def _output(arguments: Sequence[str]) -> bytes:
                 f"Spark has not answered within {_MOST_SECONDS:.0f} s. Ask on the command line, which has no limit."
             ) from None
         finally:
-            if process.returncode is None:
-                # the time is over, or the page ends: with its JVM and workers
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            # the time is over, the reader has left or the page ends: the other end sees that this one is closed
+            process.stdin.close()
+            await process.wait()
         for file in (said, refused):
             file.seek(0)
         if code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -158,15 +158,13 @@ class Routes:
         asked, view = request.query_params, await self._asked_view(request)
         record = number(request, "quarantined", 1, 1 << 31) if "quarantined" in asked else None
         relation = asked.get("input") or None
-        return _json(
-            await self._asking.why(view, row=asked.get("row"), quarantined=record, relation=relation)
-        )
+        answer = self._asking.why(view, row=asked.get("row"), quarantined=record, relation=relation)
+        return await _awaited(request, answer)
 
     async def _try(self, request: Request) -> Response:
         asked, view = request.query_params, await self._asked_view(request)
-        return _json(
-            await self._asking.attempt(view, sql=asked.get("sql") or None, since=asked.get("since") or None)
-        )
+        answer = self._asking.attempt(view, sql=asked.get("sql") or None, since=asked.get("since") or None)
+        return await _awaited(request, answer)
 
     async def _asked_view(self, request: Request) -> str:
         """The whole name of the view that is asked about."""
@@ -299,6 +297,25 @@ def _timed(overview: bytes) -> bytes:
 
 def _json(content: bytes) -> Response:
     return Response(content, media_type="application/json")
+
+
+async def _awaited(request: Request, answer: Coroutine[Any, Any, bytes]) -> Response:
+    """An answer to a question, which ends when the reader leaves."""
+    asked, left = asyncio.create_task(answer), asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait((asked, left), return_when=asyncio.FIRST_COMPLETED)
+        # nobody reads the answer to a reader who has left
+        return _json(await asked) if asked.done() else Response(status_code=204)
+    finally:
+        asked.cancel()
+        left.cancel()
+        await asyncio.gather(asked, left, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    """Returns when the connection of a request is closed."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _views(request: Request, snapshot: Snapshot) -> bytes:
