@@ -262,7 +262,7 @@ def test_what_spark_writes_for_a_question_is_removed(page: Page) -> None:
 def test_a_question_and_the_page_of_a_run_step_back(
     page: Page, folder: Path, report: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    low = max(10, os.getpriority(os.PRIO_PROCESS, 0))
+    low = max(5, os.getpriority(os.PRIO_PROCESS, 0))
     reader = page.connection()
     reader.request("GET", "/api/views/large/try?sql=sleeps", headers={"penstock-ask": "1"})
     asked = asleep(report)

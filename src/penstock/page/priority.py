@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_NICE = 10
+_NICE = 5
 
 
 def step_back(process: int) -> None:
