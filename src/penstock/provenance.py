@@ -210,7 +210,7 @@ class Backtest:
         by: what `counts` are by: `hour`, `window` or `file`.
         counts: in ascending order.
         rows: some rows, with the view's columns.
-        parts: of a selection what each part of its condition lets through, those of the innermost view first.
+        parts: of a selection whose condition has several parts what each lets through, those of the innermost view first.
         notes: what else must be known to read the answer.
     """
 

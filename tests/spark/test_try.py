@@ -73,8 +73,7 @@ def test_each_part_of_a_condition_lets_through_what_spark_says(spark: SparkSessi
     assert {each.text: each.tuples for each in found.parts} == {
         part: spark.sql(f"SELECT * FROM orders WHERE {safe}").count() for part, safe in parts.items()
     }
-    own = engine.backtest("large")
-    assert [each.tuples for each in own.parts] == [own.matches]
+    assert engine.backtest("large").parts == (), "one part lets through what matches"
 
 
 def test_a_window_view_is_counted_by_window(spark: SparkSession, engine: Engine) -> None:
