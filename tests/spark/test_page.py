@@ -73,8 +73,7 @@ def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         told, _, address = run.stdout.readline().strip().partition(": ")
         assert told == "Page"
         page = Page(int(address.rpartition(":")[2].rstrip("/")), address)
-        # on a busy machine the run may be ready before its page is
-        assert page.get("/api/overview").json()["run"]["state"] in ("starting", "running")
+        assert page.get("/api/overview").json()["run"]["state"] == "starting"
         client = page.connection()
         client.request("GET", "/api/changes")
         changes = client.getresponse()
@@ -100,8 +99,8 @@ def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
             newest = page.get("/api/overview").json()["streams"][0]["history"]["at"][-1]
             assert len(batches) == number + 1
             delays.append(shown - newest)
-        # two seconds on a quiet machine; here the run and other processes come first
-        assert min(delays) < 20.0
+        # other processes may have the machine for a while
+        assert min(delays) < 2.0
         found = page.get("/api/rows/large").json()
         assert [row[0] for row in found["rows"]] == [3, 2, 1, 0]
         client.close()

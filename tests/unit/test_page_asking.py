@@ -276,7 +276,10 @@ def test_a_question_and_the_page_of_a_run_step_back(
         return started[-1]
 
     monkeypatch.setattr(child.subprocess, "Popen", recorded)
-    with page_beside(folder, Place.taken("127.0.0.1", 0, None)):
+    place = Place.taken("127.0.0.1", 0, None)
+    beside = Page(place.listening.getsockname()[1], place.address)
+    with page_beside(folder, place):
+        assert beside.get("/healthz").status == 200
         assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == low
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from penstock.errors import InputError
 from penstock.page.asking import Script
 from penstock.page.listening import LOOPBACK, METRICS_TOKEN_VARIABLE, TOKEN_VARIABLE, Place
-from penstock.page.priority import step_back
 
 #: seconds that the page has to end, after which it is killed
 _ENDING_SECONDS = 5.0
@@ -70,7 +69,6 @@ def page_beside(folder: Path, *places: Place, script: Script | None = None) -> I
         # Ctrl-C ends the run; the page ends with it
         start_new_session=True,
     )
-    step_back(process.pid)
     for place in places:
         place.listening.close()
     assert process.stdin is not None, "it is a pipe"

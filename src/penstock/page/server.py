@@ -20,6 +20,7 @@ from penstock.page.asking import Script
 from penstock.page.folder import FolderReader
 from penstock.page.guard import HEADERS
 from penstock.page.listening import MOST_CONNECTIONS, Place
+from penstock.page.priority import step_back
 from penstock.page.routes import Routes
 
 #: bytes of a request's line and headers
@@ -173,6 +174,8 @@ def serve(
     """
     server = PageServer(folder, places, awaits=is_child, script=script)
     if is_child:
+        # not before: until then the run waits for nothing of it, and its reader does
+        step_back(os.getpid())
         threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
     server.run(sockets=[place.listening for place in places])
 
