@@ -166,7 +166,7 @@ class Panes:
             self._parted[place] = parted
         return parted
 
-    def newest_arrival(self, first: int, last: int) -> int:
+    def _newest_arrival(self, first: int, last: int) -> int:
         """When the newest rows of the panes that start in [first, last) arrived."""
         place = first, last
         if place not in self._newest:
@@ -174,8 +174,8 @@ class Panes:
             self._newest[place] = max(own, default=BEFORE_ALL)
         return self._newest[place]
 
-    def halvings(self, first: int, last: int) -> int:
-        """How often the groups of the panes that start in [first, last) are halved for `histories`."""
+    def _halvings_of(self, first: int, last: int) -> int:
+        """How often the groups of the panes that start in [first, last) are halved for `_histories`."""
         place = first, last
         if place not in self._halvings:
             own = [self._panes[start] for start in self.starts(first, last)]
@@ -198,7 +198,7 @@ class Panes:
 
     def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
         """When the newest rows of windows [end - size, end) arrived."""
-        return [self.newest_arrival(end - size, end) for end in ends]
+        return [self._newest_arrival(end - size, end) for end in ends]
 
     def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of a view's windows, each of which holds rows: ends, ascending, and rows."""
@@ -212,7 +212,7 @@ class Panes:
     ) -> Iterator[tuple[int, Ints]]:
         """`WindowHistory.required_slack` of a view's windows, each of which holds rows: ends, ascending, and
         int64[shares, groups] in ascending order; of many groups those of a random sample."""
-        for history in self.histories(ends, plan.windows.size):
+        for history in self._histories(ends, plan.windows.size):
             slacks = ascending(history.required_slack(plan.aggregates, plan.bound, shares), history.bounds)
             for end, (first, last) in zip(history.ends, pairwise(history.bounds.tolist()), strict=True):
                 yield end, slacks[:, first:last]
@@ -231,10 +231,10 @@ class Panes:
         portions = self._portions(ends, size, [END, *self._keys])
         return self._kept(place, map(WindowContents, portions))
 
-    def histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
+    def _histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
         """The like by arrival, of windows with many groups those of a random sample (`sampling`)."""
         keys = [END, *self._keys]
-        halvings = {end: self.halvings(end - size, end) for end in ends}
+        halvings = {end: self._halvings_of(end - size, end) for end in ends}
         portions = self._portions(ends, size, [*keys, ARRIVAL], halvings)
         histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
         return self._kept(("histories", size, tuple(ends)), histories)
