@@ -91,7 +91,8 @@ import sys
 if "refused" in " ".join(sys.argv):
     sys.stderr.write("penstock: Column x does not exist.\\n  SELECT x\\n         ^\\n")
     sys.exit(2)
-print({why!r} if sys.argv[3] == "why" else {tried!r})
+command = sys.argv[sys.argv.index("penstock.cli.main") + 1]
+print({{"why": {why!r}, "try": {tried!r}}}[command])
 """
 
 
