@@ -160,6 +160,47 @@ class CheckpointError(InputError):
     """A checkpoint that does not fit the run, or that another run uses."""
 
 
+class FencedError(CheckpointError):
+    """Another process, or another run of this one, has taken over a ledger: this one can no longer write to it.
+
+    Args:
+        ledger: where the ledger is.
+        successor: who has taken over, such as `process 12 of host a`.
+    """
+
+    def __init__(self, ledger: str, successor: str) -> None:
+        self.ledger = ledger
+        self.successor = successor
+        super().__init__(
+            f"{ledger} is in use by {successor}, which took over from this process. Nothing more is published here. Stop one "
+            "of the two, or name another output folder and checkpoint"
+        )
+
+    def __reduce__(self) -> tuple[type[FencedError], tuple[str, str]]:
+        return type(self), (self.ledger, self.successor)
+
+
+class StoreFailedError(PenstockError, OSError):
+    """A store of files or a ledger did not answer, or failed, after the usual retries."""
+
+
+class UnexpectedDocumentError(PenstockError):
+    """A commit to a ledger expected another document than is stored; nothing was changed.
+
+    Args:
+        ledger: where the ledger is.
+        key: of the document.
+    """
+
+    def __init__(self, ledger: str, key: tuple[str | int, ...]) -> None:
+        self.ledger = ledger
+        self.key = key
+        super().__init__(f"{ledger}: the document {key} is not the expected one")
+
+    def __reduce__(self) -> tuple[type[UnexpectedDocumentError], tuple[str, tuple[str | int, ...]]]:
+        return type(self), (self.ledger, self.key)
+
+
 class DamagedError(CheckpointError):
     """A stored document or file is missing, cut off, or holds something else than what was written.
 

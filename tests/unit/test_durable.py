@@ -25,10 +25,10 @@ from penstock.spark.publication.merging import merge
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
-from penstock.spark.storage import files
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import PlannedBatches, offsets_digest
+from penstock.stores import durable
 
 STREAM = "s"
 
@@ -118,12 +118,12 @@ def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
 
 
 def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    files.make_folder(tmp_path / "a" / "b" / "c")
+    durable.make_folder(tmp_path / "a" / "b" / "c")
     assert [path for what, path in calls if what == "sync"] == [
         str(folder) for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")
     ]
     calls.clear()
-    files.make_folder(tmp_path / "a" / "b" / "c")
+    durable.make_folder(tmp_path / "a" / "b" / "c")
     assert not calls
 
 
@@ -371,15 +371,15 @@ def test_files_whose_list_could_not_be_synced_are_not_merged_again(
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
         _publish(publisher, layout, batch)
-    manifests, sync = layout.manifests(STREAM), files.sync_folder
+    manifests, sync = layout.manifests(STREAM), durable.sync_folder
 
     def failing_once(folder: Path) -> None:
         if folder == manifests:
-            monkeypatch.setattr(files, "sync_folder", sync)
+            monkeypatch.setattr(durable, "sync_folder", sync)
             raise OSError(errno.EIO, "Input/output error")
         sync(folder)
 
-    monkeypatch.setattr(files, "sync_folder", failing_once)
+    monkeypatch.setattr(durable, "sync_folder", failing_once)
     with pytest.raises(OSError, match="Input/output error"):
         publisher.compact(1)
     assert _rows(layout) == [0, 1, 2]

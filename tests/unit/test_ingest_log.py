@@ -16,11 +16,11 @@ from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
-from penstock.spark.storage import files
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
+from penstock.stores import durable
 
 OTHERS: dict[str, Callable[[IngestLog], object]] = {
     "idle": lambda log: log.put_idle(20),
@@ -68,7 +68,7 @@ def test_a_batch_is_in_the_log_whatever_put_failed_before_it(
         raise OSError(errno.EIO, "Input/output error", str(folder))
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "sync_folder", refuse)
+        patched.setattr(durable, "sync_folder", refuse)
         with pytest.raises(OSError, match="Input/output error"):
             OTHERS[other](log)
     put(log, 1)

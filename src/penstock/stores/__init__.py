@@ -1,0 +1,1 @@
+"""The two stores under everything durable: `Files`, immutable contents by name, and `Ledger`, documents with one writer."""

@@ -1,0 +1,162 @@
+"""The ledger: documents by key in one transactional store with one writer.
+
+What a run publishes becomes visible by one commit. Only the driver writes; tasks get what they need in their arguments.
+Other processes read beside the writer. Opening the ledger for writing fences the writer before: its next commit fails.
+The shape follows Materialize's `Consensus` (`src/persist/src/location.rs`), the fencing SlateDB's manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol, TypeAlias
+
+from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_key
+
+Document: TypeAlias = bytes
+#: what `expect` says of a key that must not exist
+ABSENT = None
+
+
+class Entry(NamedTuple):
+    """A key and its document."""
+
+    key: Key
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The key `prefix` and all keys beneath it; with a bound, those beneath it whose next part is within the bounds.
+
+    Attributes:
+        prefix: what every key of the range begins with; empty: all keys.
+        after: the part behind `prefix` is greater than this; None: no bound.
+        before: the part behind `prefix` is less than this; None: no bound.
+    """
+
+    prefix: Key = ()
+    after: str | int | None = None
+    before: str | int | None = None
+
+    @property
+    def begin(self) -> bytes:
+        """The first key of the range, encoded."""
+        if self.after is not None:
+            return encoded_key((*self.prefix, self.after)) + BEYOND
+        return encoded_key(self.prefix) + (b"" if self.before is None else BENEATH)
+
+    @property
+    def end(self) -> bytes:
+        """The first key behind the range, encoded."""
+        if self.before is not None:
+            return encoded_key((*self.prefix, self.before))
+        return encoded_key(self.prefix) + BEYOND
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who opened a ledger for writing last.
+
+    Attributes:
+        epoch: how often it was opened for writing.
+        host, process: where, and the process id.
+        since: when, seconds since the epoch.
+        is_closed: whether the writer has closed it since.
+    """
+
+    epoch: int
+    host: str
+    process: int
+    since: float
+    is_closed: bool = False
+
+    def name(self) -> str:
+        """Return who it is, for messages."""
+        moment = datetime.fromtimestamp(self.since, UTC)
+        return f"process {self.process} of host {self.host} since {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class View(Protocol):
+    """One state of a ledger: later commits do not change what it reads."""
+
+    def get(self, key: Key) -> Document | None:
+        """Return the document of a key, or None.
+
+        Raises:
+            DamagedError: it is not what was committed.
+        """
+        ...
+
+    def scan(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        """Yield the entries of a range, see `Range`, in order of key.
+
+        Args:
+            prefix, after, before: the range.
+            reverse: from the last to the first.
+            limit: at most so many; None: all.
+
+        Raises:
+            DamagedError: one is not what was committed.
+        """
+        ...
+
+
+class LedgerReader(View, Protocol):
+    """A ledger that is read, also while another process writes it; any thread may call it.
+
+    `get` sees every commit that ended before it, or at most a second before it in another process. A scan sees one state.
+
+    Every method raises an OSError (`StoreFailedError`) if the store did not answer after the usual retries.
+    """
+
+    def snapshot(self) -> AbstractContextManager[View]:
+        """Give one state of the ledger for several reads, inside the `with` block."""
+        ...
+
+    def writer(self) -> Writer:
+        """Return who opened the ledger for writing last."""
+        ...
+
+    def close(self) -> None:
+        """Release what reading holds. Further calls fail; closing again does nothing."""
+        ...
+
+
+class Ledger(LedgerReader, Protocol):
+    """A ledger that is written. Its own reads see all its commits."""
+
+    def commit(
+        self,
+        puts: Mapping[Key, Document] | None = None,
+        deletes: Iterable[Key | Range] = (),
+        expect: Mapping[Key, Document | None] | None = None,
+    ) -> None:
+        """Change documents: all of the changes or none, durable on return. Any thread may call it; commits have an order.
+
+        Args:
+            puts: documents by key; a key that exists gets the new one.
+            deletes: keys and ranges, deleted before `puts` are stored; those that do not exist are ignored.
+            expect: what must be stored before: the document, or None for a key that must not exist.
+
+        Raises:
+            UnexpectedDocumentError: something else than `expect` is stored; nothing is changed.
+            FencedError: another process, or another run of this one, has opened the ledger since; nothing is changed.
+            StoreFailedError: the store failed. If the outcome is in doubt, every later commit fails as well: open the ledger
+                anew to see which it was.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the ledger. Everything that was committed is durable before."""
+        ...

@@ -1,0 +1,113 @@
+"""Files in a folder of this machine, or in one that every machine sees under the same name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.stores.durable import beside, make_folder, sync_file, sync_folder, write_bytes
+from penstock.stores.files import Content, Files, StoredFile, checked_name
+
+#: how the hidden names of `durable.beside` look
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class LocalFiles(Files):
+    """Files in a folder, each synced with its name.
+
+    Args:
+        folder: created with the first file.
+    """
+
+    folder: Path
+
+    def put_all(self, contents: Mapping[str, Content]) -> None:
+        targets = {self._path(name): content for name, content in contents.items()}
+        for target, content in targets.items():
+            make_folder(target.parent)
+            _put(target, content)
+        for folder in {target.parent for target in targets}:
+            sync_folder(folder)
+
+    def staging(self, name: str) -> Path:
+        path = self._path(name)
+        make_folder(path.parent)
+        return beside(path)
+
+    def get(self, name: str) -> bytes:
+        return self._path(name).read_bytes()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Path]:
+        path = self._path(name)
+        path.stat()
+        yield path
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._path(name).unlink(missing_ok=True)
+
+    def list(self, prefix: str = "") -> Iterator[StoredFile]:
+        found = []
+        for path in self._walk(prefix):
+            if not _BESIDE.fullmatch(path.name):
+                with suppress(FileNotFoundError):
+                    stat = path.stat()
+                    name = path.relative_to(self.folder).as_posix()
+                    found.append(StoredFile(name, stat.st_size, stat.st_mtime))
+        yield from sorted(found)
+
+    def sweep(self) -> None:
+        for path in self._walk(""):
+            if _BESIDE.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def address(self, name: str = "") -> str:
+        return str(self.folder / name)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / checked_name(name)
+
+    def _walk(self, prefix: str) -> Iterator[Path]:
+        for folder, _, names in os.walk(self.folder / prefix):
+            for name in names:
+                yield Path(folder) / name
+
+
+def _put(target: Path, content: Content) -> None:
+    """Give a content its final name in one step; the content is durable before, the name is not yet."""
+    staged = content if isinstance(content, Path) else beside(target)
+    try:
+        if not isinstance(content, Path):
+            write_bytes(staged, content)
+        else:
+            sync_file(staged)
+        try:
+            staged.replace(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _put_copy(target, staged)
+    except OSError:
+        if not isinstance(content, Path):
+            staged.unlink(missing_ok=True)
+        raise
+
+
+def _put_copy(target: Path, source: Path) -> None:
+    """Move a file from another file system."""
+    copied = beside(target)
+    try:
+        shutil.copyfile(source, copied)
+        sync_file(copied)
+        copied.replace(target)
+    finally:
+        copied.unlink(missing_ok=True)
+    source.unlink()

@@ -1,0 +1,403 @@
+"""The ledger of a local folder: a SQLite database in WAL mode, each commit synced.
+
+One table has the documents by encoded key, each with the checksum of key and document. One row has who writes, and the number
+and sum of all checksums: a copy that was made while the ledger was in use does not add up, and is refused when it is opened
+for writing. Never open the file in another way within a process that has it open: closing it would drop SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import (
+    CheckpointError,
+    ConnectionFailedError,
+    DamagedError,
+    FencedError,
+    UnexpectedDocumentError,
+)
+from penstock.stores.durable import beside, make_folder, sync_folder
+from penstock.stores.keys import Key, decoded_key, encoded_key
+from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer
+from penstock.stores.sqlite_failures import failures
+
+#: version of the tables; a ledger of another version is refused
+LAYOUT = 1
+#: tells a ledger from other databases of SQLite: "Pstk"
+_APPLICATION = 0x5073746B
+_KIND = "the ledger"
+#: seconds that a commit waits for one of another process
+_PATIENCE = 60.0
+#: bytes of a page: documents have some hundred bytes to some thousand
+_PAGE = 8192
+#: bytes that the write-ahead log keeps on disk between two checkpoints
+_LOG_BYTES = 16 << 20
+
+_TABLES = """
+CREATE TABLE documents (key BLOB PRIMARY KEY, crc INTEGER NOT NULL, document BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE writer (
+    epoch INTEGER NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL, since REAL NOT NULL, is_closed INTEGER NOT NULL,
+    documents INTEGER NOT NULL, crc_sum INTEGER NOT NULL
+);
+INSERT INTO writer VALUES (0, '', 0, 0, 1, 0, 0);
+"""
+
+
+class SqliteReader(LedgerReader):
+    """Reads a ledger in a local file, beside the process that writes it.
+
+    Args:
+        path: the file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        DamagedError: it is damaged, or something else than a ledger.
+        CheckpointError: another version of Penstock wrote it.
+        ConnectionFailedError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._guard = threading.Lock()
+        #: connections that nobody reads with at the moment
+        self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, f"{_KIND} does not exist", str(path))
+        with self.snapshot() as view:
+            view.check_layout()
+
+    def get(self, key: Key) -> Document | None:
+        with self.snapshot() as view:
+            return view.get(key)
+
+    def scan(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        with self.snapshot() as view:
+            yield from view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteView]:
+        with failures(self._path):
+            connection = self._connection()
+            try:
+                connection.execute("BEGIN")
+                yield SqliteView(connection, self._path)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._return(connection)
+
+    def writer(self) -> Writer:
+        with self.snapshot() as view:
+            return view.writer()
+
+    def close(self) -> None:
+        with self._guard:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        with self._guard:
+            if self._is_closed:
+                raise ValueError(f"{self._path} ({_KIND}) is closed")
+            if self._idle:
+                return self._idle.pop()
+        return _connected(self._path, "ro")
+
+    def _return(self, connection: sqlite3.Connection) -> None:
+        with self._guard:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+class SqliteView(View):
+    """What one transaction of a connection reads.
+
+    Args:
+        connection: in a transaction.
+        path: of the ledger, for messages.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def get(self, key: Key) -> Document | None:
+        encoded = encoded_key(key)
+        row = self._row("SELECT crc, document FROM documents WHERE key = ?", encoded)
+        return None if row is None else self._checked(encoded, *row)
+
+    def scan(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        within = Range(prefix, after, before)
+        rows = self._connection.execute(
+            "SELECT key, crc, document FROM documents WHERE key >= ? AND key < ? "
+            f"ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT ?",
+            (within.begin, within.end, -1 if limit is None else limit),
+        )
+        with closing(rows), failures(self._path):
+            for key, crc, document in rows:
+                yield Entry(decoded_key(key), self._checked(key, crc, document))
+
+    def writer(self) -> Writer:
+        """Return who opened the ledger for writing last."""
+        epoch, host, process, since, is_closed = self._row(
+            "SELECT epoch, host, process, since, is_closed FROM writer"
+        )
+        return Writer(epoch, host, process, since, bool(is_closed))
+
+    def check_layout(self) -> None:
+        """Make sure that this is a ledger of this version.
+
+        Raises:
+            DamagedError: it is no ledger.
+            CheckpointError: it is of another version.
+        """
+        (application,) = self._row("PRAGMA application_id")
+        (found,) = self._row("PRAGMA user_version")
+        if application != _APPLICATION:
+            raise DamagedError(
+                str(self._path), f"({_KIND}) is damaged: it is another database, or an empty one"
+            )
+        if found != LAYOUT:
+            raise CheckpointError(
+                f"{self._path}, {_KIND}, has layout {found}; this version of Penstock reads layout {LAYOUT}. "
+                f"Use {'a newer' if found > LAYOUT else 'the'} version of Penstock that wrote it, or start with a new checkpoint "
+                "and a new output folder"
+            )
+
+    def check_sums(self) -> None:
+        """Make sure that all documents exist that were committed, and no others.
+
+        Raises:
+            DamagedError: they do not.
+        """
+        wanted = self._row("SELECT documents, crc_sum FROM writer")
+        found = self._row("SELECT count(*), coalesce(sum(crc), 0) FROM documents")
+        if found != wanted:
+            raise DamagedError(
+                str(self._path),
+                f"({_KIND}) is damaged: it has {found[0]:,} documents where {wanted[0]:,} were committed, or others than these. "
+                "It may have been copied while a run was using it",
+            )
+
+    def _row(self, query: str, *parameters: object) -> Any:
+        return self._connection.execute(query, parameters).fetchone()
+
+    def _checked(self, key: bytes, crc: int, document: Document) -> Document:
+        if crc != _checksum(key, document):
+            raise DamagedError(
+                str(self._path),
+                f"({_KIND}) is damaged: the content of {decoded_key(key)} does not match its checksum",
+            )
+        return document
+
+
+class SqliteLedger(SqliteReader, Ledger):
+    """Writes a ledger in a local file, created unless it exists; the writer before is fenced.
+
+    Args:
+        path: the file.
+
+    Raises:
+        DamagedError: it is damaged, something else than a ledger, or a copy that was made while it was in use.
+        CheckpointError: another version of Penstock wrote it.
+        ConnectionFailedError: it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with failures(path):
+            _create_missing(path)
+            super().__init__(path)
+            self._writing = threading.Lock()
+            self._write = _connected(path, "rw")
+            try:
+                _configure(self._write, path)
+                self._epoch = self._take_over()
+            except BaseException:
+                self._write.close()
+                super().close()
+                raise
+
+    def commit(
+        self,
+        puts: Mapping[Key, Document] | None = None,
+        deletes: Iterable[Key | Range] = (),
+        expect: Mapping[Key, Document | None] | None = None,
+    ) -> None:
+        stored = {encoded_key(key): document for key, document in (puts or {}).items()}
+        removed = [each if isinstance(each, Range) else encoded_key(each) for each in deletes]
+
+        with self._writing, failures(self._path), self._transaction() as view:
+            self._refuse_fenced(view)
+            for key, document in (expect or {}).items():
+                if view.get(key) != document:
+                    raise UnexpectedDocumentError(str(self._path), key)
+            changes = _Changes(self._write)
+            for each in removed:
+                changes.delete(each)
+            for encoded, document in stored.items():
+                changes.put(encoded, document)
+            changes.add_up()
+
+    def close(self) -> None:
+        with self._writing, failures(self._path):
+            if self._is_closed:
+                return
+            try:
+                with self._transaction():
+                    self._write.execute("UPDATE writer SET is_closed = 1 WHERE epoch = ?", (self._epoch,))
+            finally:
+                super().close()
+                self._write.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[SqliteView]:
+        """All that is done in the `with` block is durable after it, or none of it is."""
+        self._write.execute("BEGIN IMMEDIATE")
+        try:
+            yield SqliteView(self._write, self._path)
+            self._write.execute("COMMIT")
+        except BaseException:
+            if self._write.in_transaction:
+                self._write.execute("ROLLBACK")
+            raise
+
+    def _take_over(self) -> int:
+        """Become the writer; the epoch."""
+        with self._transaction() as view:
+            view.check_sums()
+            epoch = view.writer().epoch + 1
+            self._write.execute(
+                "UPDATE writer SET epoch = ?, host = ?, process = ?, since = ?, is_closed = 0",
+                (epoch, socket.gethostname(), os.getpid(), time.time()),
+            )
+        return epoch
+
+    def _refuse_fenced(self, view: SqliteView) -> None:
+        writer = view.writer()
+        if writer.epoch != self._epoch:
+            raise FencedError(str(self._path), writer.name())
+
+
+class _Changes:
+    """Changes of documents in a transaction, with the number and sum of the checksums."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._documents = self._crc_sum = 0
+
+    def delete(self, deleted: bytes | Range) -> None:
+        """Delete a document by its encoded key, or those of a range."""
+        if isinstance(deleted, Range):
+            where, values = "key >= ? AND key < ?", [deleted.begin, deleted.end]
+        else:
+            where, values = "key = ?", [deleted]
+        for (crc,) in self._connection.execute(f"DELETE FROM documents WHERE {where} RETURNING crc", values):
+            self._count(-1, -crc)
+
+    def put(self, key: bytes, document: Document) -> None:
+        """Store a document by its encoded key."""
+        self.delete(key)
+        crc = _checksum(key, document)
+        self._connection.execute("INSERT INTO documents VALUES (?, ?, ?)", (key, crc, document))
+        self._count(1, crc)
+
+    def add_up(self) -> None:
+        """Store the number and sum of the checksums."""
+        self._connection.execute(
+            "UPDATE writer SET documents = documents + ?, crc_sum = crc_sum + ?",
+            (self._documents, self._crc_sum),
+        )
+
+    def _count(self, documents: int, crc: int) -> None:
+        self._documents += documents
+        self._crc_sum += crc
+
+
+def _checksum(key: bytes, document: Document) -> int:
+    return zlib.crc32(document, zlib.crc32(key))
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if mode != "ro" or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _log(path).exists():
+            raise
+        # nobody writes it, and SQLite must not create its files beside it in a folder that is not ours
+        return _connected(path, "ro&immutable=1")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _configure(connection: sqlite3.Connection, path: Path) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise ConnectionFailedError(
+            f"{path} ({_KIND}): the file system has no shared memory between processes; name a checkpoint on a local disk"
+        )
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+
+def _create_missing(path: Path) -> None:
+    """Give an empty ledger its name once it is whole: a file that is empty or cut off is damaged, never new."""
+    if path.exists():
+        return
+    if _log(path).exists():
+        raise DamagedError(str(path), f"({_KIND}) is missing, but {_log(path).name} beside it exists")
+    make_folder(path.parent)
+    new = beside(path)
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        with suppress(FileExistsError):
+            os.link(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _log(path: Path) -> Path:
+    """The write-ahead log of a database."""
+    return path.with_name(f"{path.name}-wal")

@@ -1,0 +1,98 @@
+"""What every store of files does: one suite for all implementations."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from penstock.stores.files import Files
+from store_cases import FILES
+
+
+@pytest.fixture(params=FILES, ids=lambda case: case.__name__)
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    """An empty store of each kind."""
+    return request.param(request, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a", "a/b/c.parquet", "odd %2F#?*[ ]{}~'\\/ü €/x=1&y", "n" * 200])
+def test_what_was_put_is_there(files: Files, name: str) -> None:
+    files.put(name, b"content")
+    assert files.get(name) == b"content"
+    with files.open(name) as path:
+        assert path.read_bytes() == b"content"
+    assert [(file.name, file.size) for file in files.list()] == [(name, 7)]
+    files.delete([name])
+    assert list(files.list()) == []
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", ".hidden", "a/.b", "a\0b"])
+def test_a_name_that_is_no_relative_path_is_refused(files: Files, name: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a file"):
+        files.put(name, b"")
+
+
+def test_a_local_file_is_taken_away(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "own").write_bytes(b"own")
+    staged = files.staging("a/staged")
+    staged.write_bytes(b"staged")
+    files.put_all(
+        {"a/staged": staged, "b/own": tmp_path / "own", "b/view": memoryview(b"view"), "b/none": b""}
+    )
+    assert not staged.exists()
+    assert not (tmp_path / "own").exists()
+    assert {file.name: files.get(file.name) for file in files.list()} == {
+        "a/staged": b"staged",
+        "b/own": b"own",
+        "b/none": b"",
+        "b/view": b"view",
+    }
+    assert [file.name for file in files.list("b")] == ["b/none", "b/own", "b/view"]
+
+
+def test_a_name_that_is_put_again_has_the_new_content(files: Files) -> None:
+    files.put("a", b"before")
+    files.put("a", b"behind")
+    assert files.get("a") == b"behind"
+
+
+def test_what_is_missing_is_said_so_and_may_be_deleted(files: Files) -> None:
+    with pytest.raises(FileNotFoundError, match="gone"):
+        files.get("gone")
+    with pytest.raises(FileNotFoundError, match="gone"), files.open("gone"):
+        pass
+    files.delete(["gone", "a/gone"])
+    assert list(files.list("no")) == []
+
+
+def test_what_was_opened_outlives_its_deletion(files: Files) -> None:
+    files.put("a", b"content")
+    with files.open("a") as path:
+        opened = path.open("rb")
+    files.delete(["a"])
+    with opened:
+        assert opened.read() == b"content"
+
+
+def test_a_folder_and_one_with_a_longer_name_are_not_the_same(files: Files) -> None:
+    files.put_all({"a/1": b"", "ab/2": b""})
+    assert [file.name for file in files.list("a")] == ["a/1"]
+
+
+def test_a_sweep_deletes_what_a_killed_put_has_left(files: Files) -> None:
+    files.put("a/b", b"content")
+    left = files.staging("a/c")
+    left.write_bytes(b"half")
+    assert [file.name for file in files.list()] == ["a/b"]
+    files.sweep()
+    assert not left.exists()
+    assert files.get("a/b") == b"content"
+
+
+def test_a_store_can_be_sent_to_tasks(files: Files) -> None:
+    files.put("a", b"content")
+    sent = pickle.loads(pickle.dumps(files))
+    assert sent.get("a") == b"content"
+    assert sent.address("a") == files.address("a")
