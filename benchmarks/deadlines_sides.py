@@ -203,7 +203,7 @@ def _watch(output: Path, told: Connection) -> None:
     """Says what each publication says as soon as it can be seen."""
     layout, number = Layout.of(output, None), 0
     while True:
-        document = MANIFEST.read(layout.manifests(DEADLINE_LANE) / f"{number}.json")
+        document = MANIFEST.read(layout.manifests(DEADLINE_LANE)[number])
         if document is None:
             time.sleep(_LOOK_SECONDS)
             continue

@@ -98,7 +98,7 @@ def consume(output: Path, told: Connection) -> None:
     """Follows the published cuts and reads their rows."""
     layout, lane, number = Layout.of(output, None), join_lane(0), 0
     while True:
-        document = MANIFEST.read(layout.manifests(lane) / f"{number}.json")
+        document = MANIFEST.read(layout.manifests(lane)[number])
         if document is None:
             time.sleep(LOOK_SECONDS)
             continue

@@ -83,7 +83,7 @@ def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = No
         ]
         figures = {"batch": number, "tuples": 10, "matched": 4, "pairs": 5, "quarantined": {"malformed": 1}}
         MANIFEST.replace(
-            layout.manifests("orders") / f"{number}.json",
+            layout.manifests("orders")[number],
             {"first": number, "last": number, "files": files, "batches": [figures]},
         )
     pairs = {"large": 10, SCRIPT: 2, QUOTED: 2, LONG: 2}

@@ -47,7 +47,7 @@ def results_folder(tmp_path: Path) -> Layout:
     for figures, files in ((BATCH, []), (NEXT, [aside])):
         batch = figures["batch"]
         MANIFEST.replace(
-            layout.manifests("orders") / f"{batch}.json",
+            layout.manifests("orders")[batch],
             {"first": batch, "last": batch, "files": files, "batches": [figures]},
         )
     layout.quarantine("orders").mkdir(parents=True)

@@ -16,7 +16,6 @@ from killing import ended, started
 from penstock.spark.publication.kinds import results_of, rows_of
 from penstock.spark.results.read import changes, results
 from penstock.spark.storage.failpoints import CUT_NAMES, ROW_NAMES
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
@@ -35,7 +34,7 @@ def test_derived_views_killed_at_every_place(spark: SparkSession, tmp_path: Path
         assert code == -signal.SIGKILL, f"{place} was never reached; {log.read_text()[-3000:]}"
     write(data, range(files, files + 1))
     assert ended(started("derived_victim.py", tmp_path, "--ended", log=log)) == 0, log.read_text()[-3000:]
-    assert not numbered(layout.cuts(LANE))
+    assert not layout.cuts(LANE).numbers()
     for name, wanted in expected(spark, data, {"fares": FARES, **OVER}).items():
         assert_same_rows(results(spark, layout, name), wanted)
         told = changes(spark, layout, name)

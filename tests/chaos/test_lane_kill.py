@@ -115,7 +115,7 @@ def test_a_run_with_a_lane_killed(tmp_path: Path) -> None:
     tables.feed(1)
     assert _run(tmp_path) == 0, (tmp_path / "victim.log").read_text()[-3000:]
     assert published(layout, RUN_LANE) == tables.pairs()
-    assert not numbered(layout.cuts(RUN_LANE))
+    assert not layout.cuts(RUN_LANE).numbers()
 
 
 def _run(folder: Path, failpoint: str = "") -> int:

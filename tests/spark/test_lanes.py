@@ -17,7 +17,6 @@ from lane_runs import NAME, STREAMS, WINDOW, Tables, lane_engine, lane_plan
 from penstock.monitor.folder import folder_status
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -35,7 +34,7 @@ def _shipped() -> Any:
 def _check(spark: SparkSession, run: Run, tables: Tables) -> None:
     layout = Layout.of(run.output, None)
     assert published(layout, NAME) == tables.pairs()
-    assert not numbered(layout.cuts(NAME))
+    assert not layout.cuts(NAME).numbers()
     for name in STREAMS:
         spark.createDataFrame(pa.concat_tables(tables.rows[name])).createOrReplaceTempView(name)
         found, told = run.results(f"by_{name}"), spark.sql(WINDOW.format(name))

@@ -123,7 +123,7 @@ def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path
     catalog = json.loads(layout.catalog.read_text())
     assert catalog["queries"] == {"changes": "_queries", "later": "_queries"}
     assert catalog["views"]["left_joined"]["marks"]["op"] == "__op"
-    described = json.loads((layout.result_views("changes") / "0.json").read_text())["views"]["plain"]
+    described = json.loads((layout.result_views("changes")[0]).read_text())["views"]["plain"]
     assert described["marks"]["revision"] == "_revision"
     names = ["penstock_ordinal", "penstock_batch"]
     assert set(map(tuple, handed["whole"])) == {(*own, *names, "penstock_definition")}

@@ -82,7 +82,7 @@ class Stream:
             }
             document = {"first": number, "last": number, "files": []}
             document["batches"] = [{"batch": number, **whole, **figures}]
-            MANIFEST.replace(self.layout.manifests("s") / f"{number}.json", document)
+            MANIFEST.replace(self.layout.manifests("s")[number], document)
 
     def backfill(self) -> Backfill:
         """What a start of the process makes."""
@@ -308,18 +308,19 @@ def test_a_failure_before_it_is_known_what_is_missing_is_told(
 
 def test_marks_of_operators_that_are_gone_are_removed(stream: Stream) -> None:
     stream.runs()
-    marks = stream.layout.backfill("s")
-    assert (marks / "0.json").exists()
-    (marks / "staged-0").mkdir()
-    BACKFILL.replace(marks / "9.json", {"impossible": None})
+    marks, staged = stream.layout.backfilled("s"), stream.layout.staged_backfill("s")
+    assert marks[0].exists()
+    (staged / "0").mkdir(parents=True)
+    BACKFILL.replace(marks[9], {"impossible": None})
     stream.runs()
-    assert [path.name for path in marks.iterdir() if path.suffix] == ["0.json"]
-    assert (marks / "staged-0").is_dir(), "it is there still"
+    assert marks.numbers() == [0]
+    assert (staged / "0").is_dir(), "it is there still"
     PlanLog(stream.layout, "s").store(1, {}, WindowRegister((), 1))
     stream.log.store_program(KeyedProgram(1, (), 1, 1))
     stream.log.put_batch(FIRST + 1, 1, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
     stream.runs()
-    assert list(marks.iterdir()) == []
+    assert not marks.exists()
+    assert list(staged.iterdir()) == []
 
 
 def test_offsets_are_divided_so_that_nothing_is_read_twice_or_left_out() -> None:

@@ -22,7 +22,7 @@ from penstock.spark.ingest.beginnings import Beginnings
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.log.programs import prune_programs, store_program
 from penstock.spark.publication.history import Stretch, lengthened
-from penstock.spark.publication.manifests import Merged, PublishedBatches, read_published
+from penstock.spark.publication.manifests import MERGED, Merged, PublishedBatches, read_published
 from penstock.spark.storage.bindings import (
     FROM_THE_START,
     Beginning,
@@ -30,7 +30,6 @@ from penstock.spark.storage.bindings import (
     ViewDefinition,
     WindowDefinition,
 )
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 
@@ -67,11 +66,11 @@ def published(layout: Layout, *batches: tuple[int, int | None, int | None, int])
     # the first two are so old that only stretches are kept of them
     stretches = tuple(lengthened((), map(Stretch.of, figures[:2])))
     merged = Merged(2, stretches=stretches, batches=tuple(figures[2:3]))
-    MERGED_MANIFEST.replace(layout.manifests("s") / "merged.json", merged.document())
+    MERGED_MANIFEST.replace(layout.manifests("s")[MERGED], merged.document())
     for each in figures[3:]:
         number = each["batch"]
         document = {"first": number, "last": number, "files": [], "batches": [each]}
-        MANIFEST.replace(layout.manifests("s") / f"{number}.json", document)
+        MANIFEST.replace(layout.manifests("s")[number], document)
 
 
 def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, bool]) -> None:
@@ -94,7 +93,7 @@ def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, b
     size = (layout.results("v") / name).stat().st_size
     files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": size}]
     document = {"first": batch, "last": batch, "files": files, "batches": [{"batch": batch, "whole": []}]}
-    MANIFEST.replace(layout.manifests("s.results") / f"{batch}.json", document)
+    MANIFEST.replace(layout.manifests("s.results")[batch], document)
 
 
 def known(
@@ -102,7 +101,7 @@ def known(
 ) -> None:
     """An operator of the view that a plan version had."""
     described = {"v": {"columns": {}, "row": {}, "definition": definition, "floor": floor}}
-    RESULT_VIEWS.replace(layout.result_views("s") / f"{operator}.json", {"views": described})
+    RESULT_VIEWS.replace(layout.result_views("s")[operator], {"views": described})
     own = OperatorPlan(operator, (PLAN,), Parts.of(PLAN.aggregates), 10)
     store_program(layout, "s", KeyedProgram(plan, (own,), 0, 0))
 
@@ -156,7 +155,7 @@ def test_a_view_begins_the_same_when_old_plans_are_gone(layout: Layout) -> None:
     where = Beginnings(layout, "s", Settings())
     assert where(5)(VIEW).floor == 47, "the oldest tuple of batches 3 and 4"
     prune_programs(layout, "s", 0, 3)
-    assert numbered(layout.keyed("s")) == [2, 3]
+    assert layout.programs("s").numbers() == [2, 3]
     assert where(5)(VIEW).floor == 47
 
 
@@ -167,7 +166,7 @@ def test_a_view_that_was_never_made_whole_begins_where_it_began_before(layout: L
     known(layout, 0, 1, floor=45)
     answered(layout, 0, 0, (50, 0, False), (70, 1, True))
     assert where(5)(VIEW).floor == 45
-    manifest = layout.manifests("s.results") / "0.json"
+    manifest = layout.manifests("s.results")[0]
     document = MANIFEST.read(manifest)
     assert document is not None
     document["batches"][0]["whole"] = [0]

@@ -96,7 +96,7 @@ def test_a_plan_of_first_definitions_is_as_it_was_before_numbers(layout: Layout)
     log.store(0, {"rule": selection("id > 1")})
     log.store(1, {"rule": selection("id > 2", number=2)})
     assert [log.load(version)["rule"].number for version in (0, 1)] == [1, 2]
-    assert '"number":' not in (layout.plans(STREAM) / "0.json").read_text()
+    assert b'"number":' not in (layout.plans(STREAM)[0].get() or b"")
 
 
 def write_matches(layout: Layout, name: str, batch: int, rows: dict[str, Any]) -> Path:
@@ -106,8 +106,8 @@ def write_matches(layout: Layout, name: str, batch: int, rows: dict[str, Any]) -
     pq.write_table(pa.table(rows, pa.schema({each: kinds.get(each, pa.string()) for each in rows})), path)
     file = {"kind": "matches", "name": name, "rows": 2, "pairs": 2, "size": path.stat().st_size}
     MANIFEST.replace(
-        layout.manifests(STREAM) / f"{batch}.json",
-        {"first": batch, "last": batch, "files": [file], "batches": [{"batch": batch}]},
+        layout.manifests(STREAM)[batch],
+        {"first": batch, "last": batch, "files": [file], "batches": [{"batch": batch}], "published": 0.0},
     )
     return path
 
@@ -138,11 +138,11 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
         if not merged.exists():
             merge([first, second, third], merged)
             for batch in (1, 2):
-                (layout.manifests(STREAM) / f"{batch}.json").unlink()
+                layout.manifests(STREAM)[batch].remove()
             size = merged.stat().st_size
             file = {"kind": "matches", "name": merged.name, "rows": 5, "pairs": 5, "size": size}
             MANIFEST.replace(
-                layout.manifests(STREAM) / "0.json",
+                layout.manifests(STREAM)[0],
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
             )
     assert pq.read_table(merged)["note"].to_pylist() == [None, None, "x", "y", "z"]
@@ -156,7 +156,7 @@ def test_a_window_view_that_is_redefined_while_it_is_read_is_not_said_to_be_dama
     def redefine(operator: int) -> None:
         shape = StructType().jsonValue()
         view = {"columns": shape, "row": shape, "definition": f"id {operator}", "floor": None}
-        RESULT_VIEWS.put(layout.result_views(STREAM) / f"{operator}.json", {"views": {"v": view}})
+        RESULT_VIEWS.put(layout.result_views(STREAM)[operator], {"views": {"v": view}})
         path = layout.staging(results_of(STREAM), operator) / "0.parquet"
         staged = write_staged(f"{operator}/v", path, pa.table({"id": [1]}))
         publisher.publish(operator, [MadeResults(operator, 0, [staged])], {"batch": operator})
@@ -223,7 +223,7 @@ def test_a_catalog_that_says_the_same_is_not_written(layout: Layout) -> None:
     writer = CatalogWriter(layout)
     views = writer.number(STREAM, SCHEMA, {"rule": selection("id > 1")})
     writer.write({STREAM: SCHEMA}, {STREAM: views})
-    layout.catalog.unlink()
+    layout.catalog.remove()
     writer.write({STREAM: SCHEMA}, {STREAM: views})
     assert not layout.catalog.exists()
     writer.write({STREAM: SCHEMA}, {STREAM: {}})

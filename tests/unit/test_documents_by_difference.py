@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from every_kind import DAMAGES
 from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.verification import verify
 from penstock.spark.reporting import catalog
@@ -19,8 +19,8 @@ from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage import bases
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 
 SCHEMA = StructType().add("id", LongType())
 STREAM = "t"
@@ -41,12 +41,25 @@ def layout(tmp_path: Path) -> Layout:
     return found
 
 
-def plan_path(layout: Layout, version: int) -> Path:
-    return layout.plans(STREAM) / f"{version}.json"
+def plan_path(layout: Layout, version: int) -> StoredDocument:
+    return layout.plans(STREAM)[version]
+
+
+def size_of(document: StoredDocument) -> int:
+    return len(document.get() or b"")
+
+
+#: what may become of a document
+DAMAGES: dict[str, Callable[[StoredDocument], None]] = {
+    "gone": lambda document: document.remove(),
+    "empty": lambda document: document.replace(b""),
+    "cut off": lambda document: document.replace((document.get() or b"")[:-5]),
+    "of another kind": lambda document: document.replace(b'{"format":99}'),
+}
 
 
 def plan_bases(layout: Layout) -> list[int]:
-    return numbered(layout.plan_bases(STREAM))
+    return layout.plan_bases(STREAM).numbers()
 
 
 def load_newest(layout: Layout) -> dict[str, ViewDefinition]:
@@ -112,23 +125,23 @@ def test_the_catalog_is_read_as_it_would_be_whole(
                 for entry in (each, *each.get("others", ())):
                     entry.pop("dropped", None)
         assert found == expected
-        by_difference += layout.catalog.stat().st_size < beside.catalog.stat().st_size / 4
+        by_difference += size_of(layout.catalog) < size_of(beside.catalog) / 4
     assert by_difference > 20
-    assert not numbered(beside.catalog_bases)
-    assert len(numbered(layout.catalog_bases)) == 1, "bases that the catalog does not need are removed"
+    assert not beside.catalog_bases.numbers()
+    assert len(layout.catalog_bases.numbers()) == 1, "bases that the catalog does not need are removed"
 
 
 def test_a_change_of_one_view_writes_little(layout: Layout) -> None:
     log, writer, views = PlanLog(layout, STREAM), CatalogWriter(layout), many(5_000)
     log.store(0, views)
     write(writer, views)
-    (base,) = (each.stat() for each in layout.catalog_bases.iterdir())
+    (base,) = (each.signature() for each in layout.catalog_bases)
     views["more"] = view("more")
     log.store(1, views)
     write(writer, views)
-    assert plan_path(layout, 1).stat().st_size < 1_000
-    assert layout.catalog.stat().st_size < 1_000
-    assert [each.stat() for each in layout.catalog_bases.iterdir()] == [base], "the base is as it was"
+    assert size_of(plan_path(layout, 1)) < 1_000
+    assert size_of(layout.catalog) < 1_000
+    assert [each.signature() for each in layout.catalog_bases] == [base], "the base is as it was"
     assert find_view(layout, "MORE")[0] == "more"
     assert plan_bases(layout) == [0]
 
@@ -151,9 +164,9 @@ def test_a_base_in_use_is_never_removed(layout: Layout) -> None:
         for batch in (batch for batch, wanted in bound.items() if wanted == version):
             log.bind(batch, version)
         log.forget(3 if version > 20 else 0, keep_plans=3)
-        for each in numbered(layout.plans(STREAM)):
+        for each in layout.plans(STREAM).numbers():
             assert f"n{each}" in PlanLog(layout, STREAM).load(each)
-    assert numbered(layout.plans(STREAM)) == [4, 30, 37, 38, 39]
+    assert layout.plans(STREAM).numbers() == [4, 30, 37, 38, 39]
     assert plan_bases(layout) == [4, 25]
 
 
@@ -161,7 +174,7 @@ def test_a_base_of_a_version_that_is_being_stored_remains(layout: Layout) -> Non
     log = PlanLog(layout, STREAM)
     for version in range(3):
         log.store(version, many())
-    (layout.plan_bases(STREAM) / "3.json").write_bytes((layout.plan_bases(STREAM) / "0.json").read_bytes())
+    layout.plan_bases(STREAM)[3].replace(layout.plan_bases(STREAM)[0].get() or b"")
     log.forget(0, keep_plans=1)
     assert plan_bases(layout) == [0, 3]
 
@@ -169,7 +182,7 @@ def test_a_base_of_a_version_that_is_being_stored_remains(layout: Layout) -> Non
 def test_a_base_without_a_document_misleads_nobody(layout: Layout) -> None:
     views = many()
     PlanLog(layout, STREAM).store(3, views)
-    plan_path(layout, 3).unlink()
+    plan_path(layout, 3).remove()
     log = PlanLog(layout, STREAM)
     for version in range(1, 6):
         log.store(version, views | {f"n{version}": view(f"n{version}")})
@@ -184,13 +197,13 @@ def test_damage_of_a_plan_version_is_told_and_restored(layout: Layout, how: str,
     log.store(0, views)
     log.store(1, views | {"more": view("more")})
     log.bind(0, 1)
-    path = plan_path(layout, 1) if what == "difference" else layout.plan_bases(STREAM) / "0.json"
-    content = path.read_bytes()
+    path = plan_path(layout, 1) if what == "difference" else layout.plan_bases(STREAM)[0]
+    content = path.get() or b""
     DAMAGES[how](path)
     assert str(path) in {each.path for each in verify(layout.output).faults}
-    with pytest.raises(CheckpointError, match=str(path)):
+    with pytest.raises(CheckpointError, match=re.escape(str(path))):
         load_newest(layout)
-    path.write_bytes(content)
+    path.replace(content)
     assert list(PlanLog(layout, STREAM).load(1)) == [*views, "more"]
 
 
@@ -200,16 +213,15 @@ def test_damage_of_the_catalog_is_told_and_restored(layout: Layout, how: str, wh
     writer, views = CatalogWriter(layout), many()
     write(writer, views)
     write(writer, views | {"more": view("more")})
-    layout.manifests(STREAM).mkdir(parents=True)
-    (layout.manifests(STREAM) / "0.json").touch()
-    path = layout.catalog if what == "difference" else next(layout.catalog_bases.iterdir())
-    content = path.read_bytes()
+    layout.manifests(STREAM)[0].replace(b"{}")
+    path = layout.catalog if what == "difference" else next(iter(layout.catalog_bases))
+    content = path.get() or b""
     DAMAGES[how](path)
     assert str(path) in {each.path for each in verify(layout.output).faults}
     for read in (lambda: find_view(layout, "v1"), lambda: write(CatalogWriter(layout), views)):
-        with pytest.raises(CheckpointError, match=str(path)):
+        with pytest.raises(CheckpointError, match=re.escape(str(path))):
             read()
-    path.write_bytes(content)
+    path.replace(content)
     assert list(read_catalog(layout)["views"]) == [*views, "more"]
     again = CatalogWriter(layout)
     write(again, views)
@@ -238,7 +250,7 @@ def test_a_base_that_leaves_while_it_is_read_is_a_missing_one(
     write(CatalogWriter(layout), many())
     made = bases.BASE
 
-    def read_late(path: Path) -> dict[str, Any] | None:
+    def read_late(path: StoredDocument) -> dict[str, Any] | None:
         monkeypatch.setattr(bases, "BASE", made)
         write(CatalogWriter(layout), {name: view(name, "id > 2") for name in many()})
         assert not path.exists()
@@ -251,9 +263,10 @@ def test_a_base_that_leaves_while_it_is_read_is_a_missing_one(
 def test_a_missing_base_names_the_document_that_needs_it(layout: Layout) -> None:
     log = PlanLog(layout, STREAM)
     log.store(0, many())
-    base = layout.plan_bases(STREAM) / "0.json"
-    base.unlink()
+    base = layout.plan_bases(STREAM)[0]
+    base.remove()
     with pytest.raises(
-        DamagedError, match=rf"^{base} \(a base of views\) is missing: {plan_path(layout, 0)} is stored"
+        DamagedError,
+        match=rf"^{re.escape(str(base))} \(a base of views\) is missing: {re.escape(str(plan_path(layout, 0)))} is stored",
     ):
         log.load(0)

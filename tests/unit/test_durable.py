@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,8 +28,11 @@ from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocuments
 from penstock.spark.storage.offsets import PlannedBatches, offsets_digest
 from penstock.stores import durable
+from penstock.stores.keys import Key
+from penstock.stores.sqlite_ledger import SqliteLedger
 
 STREAM = "s"
 
@@ -37,7 +41,7 @@ STREAM = "s"
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """(what, path) of every sync, rename and removal, in order."""
     found: list[tuple[str, str]] = []
-    sync, replace, unlink = os.fsync, Path.replace, Path.unlink
+    sync, replace, unlink, commit = os.fsync, Path.replace, Path.unlink, SqliteLedger.commit
 
     def fsync(descriptor: int) -> None:
         found.append(("sync", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
@@ -51,6 +55,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         found.append(("remove", str(path)))
         unlink(path, missing_ok=missing_ok)
 
+    def committed(
+        self: SqliteLedger, puts: Mapping[Key, bytes] | None = None, *rest: object, **named: Any
+    ) -> None:
+        commit(self, puts, *rest, **named)  # type: ignore[arg-type]
+        found.extend(("commit", f"{'/'.join(map(str, key))} in {self._path}") for key in puts or {})
+
+    monkeypatch.setattr(SqliteLedger, "commit", committed)
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", renamed)
     monkeypatch.setattr(Path, "unlink", unlinked)
@@ -81,13 +92,12 @@ def test_data_and_folders_are_synced_before_the_manifest_that_lists_them(
     calls.clear()
     _publish(publisher, layout, 0)
     staged = str(layout.staging(STREAM, 0) / "0.parquet")
-    folder, manifest = layout.kept(layout.matches(STREAM)), layout.manifests(STREAM) / "0.json"
+    folder, manifest = layout.kept(layout.matches(STREAM)), layout.manifests(STREAM)[0]
     wanted = [
         ("sync", staged),
         ("name", str(folder / "0000000000-0-00000.parquet")),
         ("sync", str(folder)),
-        ("name", str(manifest)),
-        ("sync", str(manifest.parent)),
+        ("commit", str(manifest)),
     ]
     assert [call for call in calls if call in wanted] == wanted
     assert sum(call == ("sync", str(folder)) for call in calls) == 1, "a folder is synced once a batch"
@@ -108,8 +118,7 @@ def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
         ("sync", f"{merged}.merging"),
         ("name", str(merged)),
         ("sync", str(folder)),
-        ("name", str(manifests / "merged.json")),
-        ("sync", str(manifests)),
+        ("commit", str(manifests["merged"])),
         ("remove", str(layout.matches(STREAM) / "0000000000-0-00000.parquet")),
     ]
     assert [call for call in calls if call in wanted] == wanted
@@ -195,18 +204,19 @@ def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
     publisher, events = Publisher(layout, STREAM), EventLog(layout.events)
     for batch in range(5):
         _publish(publisher, layout, batch)
-    path = (
-        layout.manifests(STREAM) / "1.json"
-        if damaged == "manifest"
-        else layout.matches(STREAM) / "0000000001-0-00000.parquet"
-    )
-    whole = path.read_bytes()
-    path.write_bytes(b"torn")
+    manifest, path = layout.manifests(STREAM)[1], layout.matches(STREAM) / "0000000001-0-00000.parquet"
+    document, whole = manifest.get(), path.read_bytes()
+    assert document is not None
+    if damaged == "manifest":
+        manifest.replace(b"torn")
+    else:
+        path.write_bytes(b"torn")
     assert [publisher.compact_if_due(batch, 2, events) for batch in range(3)] == [None] * 3
     assert [(each["kind"], each["stream"], each["batch"]) for each in events.recent] == [
         ("compaction_failed", STREAM, 2)
     ]
     path.write_bytes(whole)
+    manifest.replace(document)
     assert publisher.compact_if_due(3, 2, events) is None
     assert publisher.compact_if_due(4, 0, events) is None
     assert publisher.compact_if_due(4, 2, events) == (0, 3)
@@ -371,15 +381,14 @@ def test_files_whose_list_could_not_be_synced_are_not_merged_again(
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
         _publish(publisher, layout, batch)
-    manifests, sync = layout.manifests(STREAM), durable.sync_folder
+    manifests, change = layout.manifests(STREAM), StoredDocuments.change
 
-    def failing_once(folder: Path) -> None:
-        if folder == manifests:
-            monkeypatch.setattr(durable, "sync_folder", sync)
-            raise OSError(errno.EIO, "Input/output error")
-        sync(folder)
+    def failing_once(self: StoredDocuments, *given: Any) -> None:
+        monkeypatch.setattr(StoredDocuments, "change", change)
+        change(self, *given)
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(durable, "sync_folder", failing_once)
+    monkeypatch.setattr(StoredDocuments, "change", failing_once)
     with pytest.raises(OSError, match="Input/output error"):
         publisher.compact(1)
     assert _rows(layout) == [0, 1, 2]
@@ -387,6 +396,6 @@ def test_files_whose_list_could_not_be_synced_are_not_merged_again(
         _publish(publisher, layout, batch)
     publisher.compact(4)
     assert _rows(layout) == [0, 1, 2, 3, 4, 5]
-    assert sorted(path.stem for path in manifests.glob("*.json")) == ["5", "merged"]
+    assert (manifests.numbers(), manifests.names()) == ([5], ["merged"])
     left = {path.name for path in layout.matches(STREAM).glob("*.parquet")}
     assert left == {path.name for path in published_paths(layout, STREAM)}, "what was merged is gone"

@@ -37,7 +37,6 @@ def test_no_name_leads_out_of_its_folder(name: str) -> None:
     assert layout.misses(name).parent == Path("/out/misses")
     assert layout.lane(name).parent == Path("/out/_penstock/checkpoint/_lanes")
     assert layout.log(f"s.{name}").parent.parent == Path("/out/_penstock/checkpoint")
-    assert layout.manifests(name).parent == Path("/out/_penstock/manifests")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\nb", "", " ", "\ud800"])

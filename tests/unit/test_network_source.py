@@ -244,7 +244,6 @@ def test_a_restart_tells_what_is_reached_with_the_published_batches(
     _prepared(_opened(options), tmp_path)
     layout = _layout(tmp_path)
     (layout.spark("readings") / "offsets").mkdir(parents=True)
-    layout.manifests("readings").mkdir(parents=True)
     for batch in range(2):
         # both are planned and released, the published ones are answered
         chunk = f"{batch:08d}.parquet"
@@ -253,7 +252,7 @@ def test_a_restart_tells_what_is_reached_with_the_published_batches(
         (layout.spark("readings") / "offsets" / str(batch)).write_text(offsets)
         if batch <= published:
             manifest = {"first": batch, "last": batch, "files": [], "batches": [{"batch": batch}]}
-            MANIFEST.replace(layout.manifests("readings") / f"{batch}.json", manifest)
+            MANIFEST.replace(layout.manifests("readings")[batch], manifest)
     events = _prepared(_opened(options), tmp_path)
     assert [(event["seconds"], event["arrived"]) for event in events] == told
 

@@ -77,14 +77,21 @@ def _problems(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["catalog.json", "status.json", "manifests/orders/1.json"])
+def _stored(layout: Layout, name: str) -> tuple[Callable[[bytes], object], bytes]:
+    """What stores a document, and its content."""
+    if name == "status.json":
+        return layout.status.write_bytes, layout.status.read_bytes()
+    document = layout.catalog if name == "catalog" else layout.manifests("orders")[1]
+    return document.replace, document.get() or b""
+
+
+@pytest.mark.parametrize("name", ["catalog", "status.json", "batch/orders/1"])
 def test_a_half_file_is_a_problem_and_the_page_continues(tmp_path: Path, name: str) -> None:
     layout = page_folder(tmp_path / "out")
     with served(layout.output) as page:
         assert page.get("/api/overview").json()["totals"]["views"] == 5
-        path = layout.output / "_penstock" / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
+        write, whole = _stored(layout, name)
+        write(whole[: len(whole) // 2])
         # any change has the folder read again
         with layout.events.open("ab") as log:
             log.write(event(9, "lag", stream="orders", backlog=7, unit="files"))
@@ -95,7 +102,7 @@ def test_a_half_file_is_a_problem_and_the_page_continues(tmp_path: Path, name: s
         if rows.status != 200:
             assert rows.status == 503
             assert name in rows.json()["error"]
-        path.write_bytes(whole)
+        write(whole)
         with layout.events.open("ab") as log:
             log.write(event(10, "lag", stream="orders", backlog=8, unit="files"))
         _until(lambda: not any(name in line for line in _problems(page)))

@@ -127,7 +127,7 @@ def test_late_tuples_are_counted_once_whoever_tells_of_them(layout: Layout) -> N
     for batch in (0, 1, 2):
         figures = {"batch": batch, "views": {}, "late_tuples": 5, "late_beyond": 2}
         document = {"first": batch, "last": batch, "files": [], "batches": [figures]}
-        MANIFEST.replace(layout.manifests(results_of("orders")) / f"{batch}.json", document)
+        MANIFEST.replace(layout.manifests(results_of("orders"))[batch], document)
     log = EventLog(layout.events)
     for batch in (2, 3):
         log.record("windows", stream="orders", batch=batch, views={}, late_tuples=5, late_beyond=2)

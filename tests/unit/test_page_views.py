@@ -96,7 +96,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "definition": "hours:1",
         "floor": None,
     }
-    RESULT_VIEWS.put(found.result_views("orders") / "0.json", {"views": {"hours": described}})
+    RESULT_VIEWS.put(found.result_views("orders")[0], {"views": {"hours": described}})
     kept = found.kept(found.results("hours"))
     kept.mkdir(parents=True)
     pq.write_table(_revisions(), kept / "0.parquet")
@@ -120,7 +120,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     }
     files = [{"kind": "0/hours", "name": "0.parquet", "rows": 11}]
     manifests = found.manifests(results_of("orders"))
-    MANIFEST.replace(manifests / "0.json", {"first": 0, "last": 0, "files": files, "batches": [windows]})
+    MANIFEST.replace(
+        manifests[0], {"first": 0, "last": 0, "files": files, "batches": [windows], "published": 0.0}
+    )
     lane = results_of(DEADLINES_NAME)
     late = {"view": "timely", "given_up": None, "start": HOUR, "end": 2 * HOUR, "seconds": 0.7}
     outcomes = [
@@ -133,8 +135,14 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "views": {"timely": {"created": 3, "released": 1, "shed": 1, "missed": 1, "failed": 0, "rows": 1}},
     }
     MANIFEST.replace(
-        found.manifests(lane) / "0.json",
-        {"first": 0, "last": 0, "files": [], "batches": [{**cut, "outcomes": outcomes, "late": [late]}]},
+        found.manifests(lane)[0],
+        {
+            "first": 0,
+            "last": 0,
+            "files": [],
+            "batches": [{**cut, "outcomes": outcomes, "late": [late]}],
+            "published": 0.0,
+        },
     )
     swap = {"evaluations_before": 3.0, "evaluations": 2.0, "runner_up_evaluations": 2.5}
     switched = {

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import DamagedError
-from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.manifests import MERGED, published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.files import second_name
-from penstock.spark.storage.formats import Format
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.replaced import ReplacedFiles
 
 STREAM, BATCHES = "s", 8
@@ -90,7 +90,7 @@ def test_a_merged_file_outlives_the_leftover_of_an_attempt_that_had_its_name(
 ) -> None:
     publisher = _publisher(layout)
     with monkeypatch.context() as patched:
-        patched.setattr(Format, "replace", _full)
+        patched.setattr(StoredDocuments, "change", _full)
         with pytest.raises(OSError, match="No space left"):
             publisher.compact(BATCHES - 1)
     if is_restarted:
@@ -134,10 +134,9 @@ def _full(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-LOSSES: dict[str, Callable[[Layout], Path]] = {
-    "the manifest of the merged batches": lambda layout: layout.manifests(STREAM) / "merged.json",
-    "a manifest": lambda layout: layout.manifests(STREAM) / "6.json",
-    "the newest manifest": lambda layout: layout.manifests(STREAM) / "7.json",
+LOSSES: dict[str, Callable[[Layout], StoredDocument]] = {
+    "the manifest of the merged batches": lambda layout: layout.manifests(STREAM)[MERGED],
+    "a manifest": lambda layout: layout.manifests(STREAM)[6],
 }
 
 
@@ -145,12 +144,12 @@ LOSSES: dict[str, Callable[[Layout], Path]] = {
 def test_a_manifest_that_is_gone_is_told_and_nothing_is_deleted(
     layout: Layout, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = LOSSES[lost](layout)
-    path.unlink()
+    document = LOSSES[lost](layout)
+    document.remove()
     _later(monkeypatch, 601)
     before = {each for each in layout.output.rglob("*") if each.is_file()}
     for read in (lambda: list(published_paths(layout, STREAM)), lambda: _publisher(layout)):
-        with pytest.raises(DamagedError, match=rf"^{path} .* is missing"):
+        with pytest.raises(DamagedError, match="is missing"):
             read()
     assert {each for each in layout.output.rglob("*") if each.is_file()} == before
 
@@ -178,8 +177,8 @@ def test_a_file_that_lost_one_of_its_names_gets_it_back(layout: Layout) -> None:
 def test_a_folder_without_any_manifest_keeps_its_files(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in layout.manifests(STREAM).iterdir():
-        path.unlink()
+    for manifest in layout.manifests(STREAM):
+        manifest.remove()
     before = set(layout.output.rglob("*.parquet"))
     _later(monkeypatch, 601)
     _publisher(layout)

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pq.write_table(pa.table(rows), matches / f"{number}.parquet")
         file = {"kind": "matches", "name": f"{number}.parquet", "rows": ROWS}
         MANIFEST.replace(
-            layout.manifests("s") / f"{number}.json",
+            layout.manifests("s")[number],
             {"first": number, "last": number, "files": [file], "batches": []},
         )
     return layout.output

@@ -59,11 +59,10 @@ def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
     start: Any, tmp_path: Path
 ) -> None:
     joins = Layout.of(tmp_path / "out", None).joins
-    joins.parent.mkdir()
-    joins.write_text("")
+    joins.replace(b"")
     with pytest.raises(Exception, match=r"."):
         start()
-    joins.unlink()
+    joins.remove()
     run = start()
     run.is_starting = False
     run.stop()

@@ -21,7 +21,7 @@ def test_a_worker_keeps_the_newest_programs_alone(tmp_path: Path) -> None:
     for version in range(40):
         store_program(layout, "s", KeyedProgram(version, (), 0, 0))
         assert shard_task._program(context, version).version == version
-        (layout.keyed("s") / f"{version}.json").unlink()
+        layout.programs("s")[version].remove()
     assert shard_task._program(context, 39).version == 39
     with pytest.raises(CheckpointError, match="plan version 0 are missing"):
         shard_task._program(context, 0)

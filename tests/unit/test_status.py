@@ -295,7 +295,7 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     aside = {"kind": "quarantine", "name": "0000000002-0-00000.parquet", "rows": 1}
     figures = {**BATCH, "batch": 2, "quarantined": {"unreadable row group": 1}, "rows_set_aside": 1}
     MANIFEST.replace(
-        layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
+        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
     )
     reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 row)"
     place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}

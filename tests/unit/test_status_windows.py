@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,7 @@ from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.operators.windows.answers import Answer
 from penstock.spark.publication.kinds import results_of
-from penstock.spark.publication.manifests import Merged
+from penstock.spark.publication.manifests import MERGED, Merged
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.results.window_schemas import FIRST_REVISION
@@ -26,7 +25,7 @@ from penstock.spark.results.window_staging import SaidWindows, ViewCounts
 from penstock.spark.storage.bindings import ViewDefinition
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.formats import MERGED_MANIFEST
+from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import lines, results_folder
 
@@ -49,7 +48,7 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         return {"batch": batch, "answered": batch, "views": {"hours": counts}}
 
     MERGED_MANIFEST.replace(
-        layout.manifests(results_of("orders")) / "merged.json",
+        layout.manifests(results_of("orders"))[MERGED],
         Merged(1, batches=(figures(0, 3), figures(1, 0))).document(),
     )
     standing = {
@@ -164,9 +163,8 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
     log.close()
     told = lines(layout)
     assert "not answered yet: batch 1 of the stream\n  not final: 3 windows" in told
-    published = layout.manifests("orders") / "1.json"
-    minute_ago = time.time() - 60
-    os.utime(published, (minute_ago, minute_ago))
+    published = layout.manifests("orders")[1]
+    MANIFEST.replace(published, {**(MANIFEST.read(published) or {}), "published": time.time() - 60})
     assert folder_status(layout.output)["views"]["hours"]["waiting_seconds"] == pytest.approx(60, abs=30)
     assert "the view has to answer these batches first" in told
     assert "final with the next batch" not in told
@@ -189,8 +187,9 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
 
 def test_window_results_of_an_older_version_are_refused_in_words(layout: Layout) -> None:
     empty = StructType().jsonValue()
-    replace_json(layout.result_views("orders") / "0.json", {"hours": {"columns": empty, "row": empty}})
+    replace_json(layout.result_views("orders")[0], {"hours": {"columns": empty, "row": empty}})
     with pytest.raises(
-        CheckpointError, match=r"0\.json.* an older version .* no format version, .* reads format 1"
+        CheckpointError,
+        match=r"result_views/orders/0 in .* an older version .* no format version, .* reads format 1",
     ):
         plain_rows(layout, "hours", 10)

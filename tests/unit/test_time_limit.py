@@ -29,7 +29,7 @@ def test_the_stream_takes_the_place_of_a_clock_that_is_behind(tmp_path: Path) ->
     assert [told.of(number) for number in (1, 2)] == [Believed(NOW + 3 * HOUR, 366 * DAY)] * 2
     (event,) = [each for each in events.recent if each["kind"] == "clock_behind"]
     assert (event["batch"], event["seconds"], event["share"]) == (1, 7_200.0, 1.0)
-    path = layout.manifests("s") / "0.json"
+    path = layout.manifests("s")[0]
     MANIFEST.replace(path, {"first": 0, "last": 0, "batches": [figures], "files": []})
     assert limit().of(1).limit == NOW + 3 * HOUR, "a new process knows what the published batches said"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lane_cases import TALLIES, Feed, PairLane, end, lane_context, published, wanted
-from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since
+from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
 from penstock.spark.storage.layout import Layout
@@ -126,7 +126,7 @@ def test_a_cut_takes_again_what_it_took_before_its_end(tmp_path: Path) -> None:
     while len(first.answered) < 2:
         time.sleep(0.005)
     first.stop()
-    cut = CutFolder(layout.cuts("pairs"))
+    cut = Cuts(layout.cuts("pairs"))
     reader = LogReader(layout.log("a"))
     since = {name: Since(40, {3: 7}) for name in "ab"}
     ahead = {

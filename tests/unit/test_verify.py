@@ -21,14 +21,13 @@ from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
-from penstock.spark.publication.manifests import published_paths, read_published
+from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
@@ -74,7 +73,6 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    (layout.manifests("s") / "newest").unlink()
     found = _verify(layout)
     assert found.exit_code == 1
     kept = layout.kept(layout.matches("s")) / matches.name
@@ -90,8 +88,8 @@ def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> 
     publisher = Publisher(layout, stream)
     staged = write_staged("matches", layout.staging(stream, 0) / "0.parquet", pa.table({"n": [1]}))
     publisher.publish(0, [MadeResults(0, 0, [staged])], {"batch": 0})
-    RESULT_VIEWS.put(layout.result_views(stream) / "0.json", {"views": {}})
-    OPERATOR_VIEWS.put(layout.keyed(stream) / "operator-0.json", {"views": []})
+    RESULT_VIEWS.put(layout.result_views(stream)[0], {"views": {}})
+    OPERATOR_VIEWS.put(layout.operators(stream)[0], {"views": []})
     assert _verify(layout).exit_code == 0
     (path,) = published_paths(layout, stream)
     path.write_bytes(path.read_bytes()[:-1])
@@ -146,7 +144,7 @@ def test_what_the_next_start_mends_is_no_damage(layout: Layout) -> None:
     assert found.exit_code == 0, found.stdout
     assert f"{shown} is missing; the next start restores it\n" in found.stdout
     assert found.stdout.endswith("no damage found. The next start restores 1 more file\n")
-    (layout.manifests("s") / "0.json").unlink()
+    layout.manifests("s")[0].remove()
     assert _verify(layout).exit_code == 1
 
 
@@ -171,25 +169,6 @@ def test_what_spark_has_removed_is_not_missed(layout: Layout) -> None:
         for batch in range(first, 155):
             (folder / log / str(batch)).write_text("v1")
     assert list(missing_batches(folder)) == []
-
-
-@pytest.mark.parametrize("name", ["s", "s.results", "joins.0"])
-def test_the_last_manifest_and_its_hint_are_missed_together(layout: Layout, name: str) -> None:
-    manifests = layout.manifests(name)
-    if name != "s":
-        rows = write_staged("results", layout.staging(name, 0) / "0.parquet", pa.table({"n": [1]}))
-        Publisher(layout, name).publish(0, [MadeResults(0, 0, [rows])], {"batch": 0})
-    streams = {"s": {"batch": 1, "windows_batch": 0}}
-    replace_json(layout.status, {"streams": streams, "lanes": {"joins.0": {"counted": 0}}})
-    last = max(numbered(manifests))
-    (manifests / "newest").unlink()
-    assert read_published(layout, name).last == last
-    for manifest in manifests.iterdir():
-        manifest.unlink()
-    with pytest.raises(DamagedError) as told:
-        read_published(layout, name)
-    assert told.value.path == str(manifests / f"{last}.json")
-    assert told.value.path in {each.path for each in verify(layout.output).faults}
 
 
 @pytest.mark.parametrize("content", [b"", b'{"id":', b'{"other":1}'])

@@ -22,8 +22,10 @@ from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.files import newest_first
+from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
 
 #: quarantined records of a stream that are looked through for samples, the newest
@@ -110,7 +112,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
             missing = _missing(document["streams"].get(view["stream"], {}))
             if missing and not view.get("dropped"):
                 shown["not_answered"] = missing
-                shown["waiting_seconds"] = _age(layout.manifests(view["stream"]) / f"{missing[0]}.json")
+                shown["waiting_seconds"] = _since_published(layout.manifests(view["stream"])[missing[0]])
     order = dict.fromkeys([*catalog["views"], *document["views"]])
     document["views"] = {name: document["views"][name] for name in order if name in document["views"]}
     return document
@@ -136,9 +138,9 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     newest = {stream: log.newest() for stream, log in logs.items()}
     behind = {stream: entry.number - reach[stream] for stream, entry in newest.items() if entry is not None}
     ages = [
-        age
+        _age(logs[stream].entry(reach[stream] + 1).clock / 1e6)
         for stream, entries in behind.items()
-        if entries > 0 and (age := _age(logs[stream].entry_path(reach[stream] + 1))) is not None
+        if entries > 0
     ]
     return {**shown, "backlog": behind, "waiting_seconds": max(ages, default=None)}
 
@@ -313,12 +315,15 @@ def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str,
     return found
 
 
-def _age(path: Path) -> float | None:
-    """The seconds since a file was written; None where it was merged into others."""
-    try:
-        return round(max(0.0, time.time() - path.stat().st_mtime), 3)
-    except OSError:
-        return None
+def _since_published(manifest: StoredDocument) -> float | None:
+    """The seconds since a batch was published; None where its files were merged with others."""
+    document = MANIFEST.read(manifest)
+    return _age(document["published"]) if document is not None and "published" in document else None
+
+
+def _age(moment: float) -> float:
+    """The seconds since a moment, seconds since the epoch."""
+    return round(max(0.0, time.time() - moment), 3)
 
 
 def _missing(stream: Document) -> list[int] | None:

@@ -5,7 +5,7 @@ Readers and each start look at what is cheap: documents, gaps between them, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +33,8 @@ from penstock.spark.storage.formats import (
     BASE,
     BINDING,
     CUT,
+    EITHER_PLAN,
+    LANE,
     LOG_ENTRY,
     LOG_KEPT,
     LOG_READER,
@@ -46,30 +48,39 @@ from penstock.spark.storage.formats import (
     SESSION,
     SHARDS,
     TOPICS,
+    EitherFormat,
     Format,
 )
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 
 _Found = TypeVar("_Found")
-#: documents of the checkpoint; those of manifests, entries and registers are read by what knows more of them
+#: documents of the ledger by the first part of their keys; those of registers are read by what knows more of them
+_LEDGER: Mapping[str, Format | EitherFormat] = {
+    "plan": EITHER_PLAN,
+    "plan_base": BASE,
+    "binding": BINDING,
+    "program": PROGRAM,
+    "operator": OPERATOR_VIEWS,
+    "shards": SHARDS,
+    "backfilled": BACKFILL,
+    "session": SESSION,
+    "topics": TOPICS,
+    "lane": LANE,
+    "cut": CUT,
+    "catalog_base": BASE,
+    "result_views": RESULT_VIEWS,
+}
+#: documents of the checkpoint; those of manifests and entries are read by what knows more of them
 _DOCUMENTS: tuple[tuple[str, Format], ...] = (
-    ("*/plans/bases/[0-9]*.json", BASE),
-    ("*/bindings/[0-9]*.json", BINDING),
-    ("*/keyed/[0-9]*.json", PROGRAM),
-    ("*/keyed/operator-*.json", OPERATOR_VIEWS),
-    ("*/keyed/shards.json", SHARDS),
-    ("*/backfill/[0-9]*.json", BACKFILL),
-    ("session.json", SESSION),
-    ("*/topics.json", TOPICS),
     ("*/replay/schedule.json", SCHEDULE),
     ("*/replay/network.json", NETWORK),
     ("*/log/kept.json", LOG_KEPT),
     ("*/log/readers/*.json", LOG_READER),
     ("*/log/segments/[0-9]*.json", LOG_SEGMENT),
-    ("_lanes/*/cuts/[0-9]*.json", CUT),
 )
 
 
@@ -115,11 +126,11 @@ class Findings:
         """Takes in what is wrong with a file; of several faults the first."""
         self._faults.setdefault(path, Fault(path, fault, is_mended))
 
-    def look(self, path: Path, check: Callable[[], _Found]) -> _Found | None:
+    def look(self, path: object, check: Callable[[], _Found]) -> _Found | None:
         """What a check gives; None where it found something wrong.
 
         Args:
-            path: what is checked, for what does not say that itself.
+            path: what is checked, or where it is, for what does not say that itself.
             check: raises what is wrong.
         """
         try:
@@ -172,13 +183,10 @@ def _output(layout: Layout, found: Findings) -> None:
     own = layout.output / "_penstock"
     found.read(own / "identity.json", lambda: _check_identity(own / "identity.json"))
     found.read(layout.status, lambda: read_json(layout.status, STATUS))
-    found.read(layout.catalog, lambda: known_catalog(layout))
-    _documents(layout.catalog_bases, "[0-9]*.json", BASE, found)
-    _documents(own / "results", "*/[0-9]*.json", RESULT_VIEWS, found)
-    for manifests in sorted(each for each in layout.manifests("").glob("*") if each.is_dir()):
-        found.files += sum(1 for _ in manifests.glob("*.json"))
-        name = from_disk(manifests.name)
-        published = found.look(manifests, lambda name=name: read_published(layout, name))  # type: ignore[misc]
+    _ledger(layout, found)
+    found.look(layout.catalog, lambda: known_catalog(layout))
+    for name in layout.queries():
+        published = found.look(layout.manifests(name), lambda name=name: read_published(layout, name))  # type: ignore[misc]
         for file in published.files if published is not None else ():
             _published(layout, name, file, found)
 
@@ -196,9 +204,8 @@ def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> 
         return
     stream, _, _ = name.rpartition(".results")
     operator, _, _ = file.kind.partition("/")
-    described = layout.result_views(stream) / f"{operator}.json"
-    if stream and operator.isdigit() and not described.exists():
-        found.note(str(described), f"({RESULT_VIEWS.kind}) is missing")
+    if stream and operator.isdigit() and not layout.result_views(stream)[int(operator)].exists():
+        found.note(str(layout.result_views(stream)[int(operator)]), f"({RESULT_VIEWS.kind}) is missing")
     if not shown.exists():
         found.note(str(shown), "is missing; the next start restores it", is_mended=True)
     elif not shown.samefile(path):
@@ -222,19 +229,15 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     found.look(root / "identity.json", layout.check)
     for pattern, format_ in _DOCUMENTS:
         _documents(root, pattern, format_, found)
-    found.read(layout.joins, lambda: read_joins(layout))
-    found.read(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in sorted(from_disk(path.parent.name) for path in root.glob("*/plans")):
+    found.look(layout.joins, lambda: read_joins(layout))
+    found.look(layout.deadlines, lambda: read_deadlines(layout))
+    for stream in layout.planned():
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
-    for described in sorted((layout.output / "_penstock" / "results").glob("*/[0-9]*.json")):
-        views = layout.keyed(from_disk(described.parent.name)) / f"operator-{described.name}"
-        if not views.exists():
-            found.note(str(views), f"({OPERATOR_VIEWS.kind}) is missing")
     for ledger in sorted(root.glob("*/files.jsonl")):
         found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
     for keyed in sorted(root.glob("*/spark-keyed")):
-        shards = layout.keyed(from_disk(keyed.parent.name)) / "shards.json"
+        shards = layout.shards(from_disk(keyed.parent.name))
         if not shards.exists():
             found.note(str(shards), f"({SHARDS.kind}) is missing")
     for log in sorted(root.glob("*/log")):
@@ -250,11 +253,25 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.note(str(path), "(of Spark's checkpoint) is missing")
 
 
+def _ledger(layout: Layout, found: Findings) -> None:
+    """Every document of the ledger is what was committed."""
+    path = layout.ledger.path
+    reader = found.look(path, lambda: layout.ledger.reader)
+    if reader is None:
+        return
+    found.files += 1
+    found.bytes += path.stat().st_size
+    for key, _ in found.look(path, lambda: list(reader.scan())) or ():
+        document = StoredDocument(layout.ledger, key)
+        if isinstance(key[0], str) and key[0] in _LEDGER:
+            found.look(document, lambda key=key, document=document: _LEDGER[key[0]].read(document))  # type: ignore[misc]
+
+
 def _plans(layout: Layout, stream: str, found: Findings) -> None:
-    log, folder = PlanLog(layout, stream), layout.plans(stream)
-    for version in numbered(folder):
-        found.read(folder / f"{version}.json", lambda version=version: log.check(version))  # type: ignore[misc]
-    found.look(folder, log.newest)
+    log = PlanLog(layout, stream)
+    for version in layout.plans(stream).numbers():
+        found.look(layout.plans(stream)[version], lambda version=version: log.check(version))  # type: ignore[misc]
+    found.look(layout.plans(stream), log.newest)
 
 
 def _check_identity(path: Path) -> None:
@@ -273,12 +290,12 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     found.look(layout.spark(stream), lambda: refuse_lost(layout, stream))
     published = found.look(layout.manifests(stream), lambda: read_published(layout, stream))
     committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
-    bound = numbered(layout.bindings(stream))
+    bound = layout.bindings(stream).numbers()
     # those of merged batches are removed
     first = committed if published is None else published.merged.last + 1
     for batch in range(first, committed + 1):
         if batch not in bound:
-            found.note(str(layout.bindings(stream) / f"{batch}.json"), f"({BINDING.kind}) is missing")
+            found.note(str(layout.bindings(stream)[batch]), f"({BINDING.kind}) is missing")
     log = LogReader(layout.log(stream))
     newest = found.look(log.folder, log.newest)
     if newest is not None:

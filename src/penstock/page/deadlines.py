@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import SqlError
 from penstock.page.answers import cut, encoded, short_name
-from penstock.page.folder import Signature, Snapshot, file_signature
+from penstock.page.folder import Signature, Snapshot
 from penstock.page.views import kind_of
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import MERGED, read_published
@@ -41,7 +41,7 @@ class Outcomes:
             DamagedError: a manifest is missing or damaged.
         """
         name = results_of(DEADLINES_NAME)
-        signature = (counted, file_signature(layout.manifests(name) / MERGED))
+        signature = (counted, layout.manifests(name)[MERGED].signature())
         with self._lock:
             if self._read is None or self._read[0] != signature:
                 self._read = signature, _windows(read_published(layout, name).batches)

@@ -95,7 +95,7 @@ class FolderReader:
         self._clock = clock
         self._tail = EventTail(self.layout.events)
         self._histories = Histories()
-        self._catalog: tuple[Signature | None, Document, ViewIndex] = (None, _EMPTY, ViewIndex(_EMPTY))
+        self._catalog: tuple[int | None, Document, ViewIndex] = (None, _EMPTY, ViewIndex(_EMPTY))
         self._samples = RowSamples(self._catalog[2])
         self._snapshot: Snapshot | None = None
         self._read: Signature | None = None
@@ -181,11 +181,12 @@ class FolderReader:
 
     def _signature(self) -> Signature:
         """Changes with everything that the status depends on, but for the clock."""
-        files = (self.layout.events, self.layout.status, self.layout.catalog)
+        files = (self.layout.events, self.layout.status)
         checkpoint = self.layout.checkpoint
         if self._snapshot is not None:
             checkpoint = Path(self._snapshot.document.get("checkpoint") or checkpoint)
-        return (*map(file_signature, files), lock_holder(checkpoint), self.layout.output.is_dir())
+        told = self.layout.catalog.signature()
+        return (*map(file_signature, files), told, lock_holder(checkpoint), self.layout.output.is_dir())
 
     def _publish(self) -> None:
         before = self._snapshot
@@ -220,7 +221,7 @@ class FolderReader:
             return {**_unread(self.layout), "state": "starting"}, _EMPTY, ViewIndex(_EMPTY)
         self._awaits = False
         known, catalog, index = self._catalog
-        signature = file_signature(self.layout.catalog)
+        signature = self.layout.catalog.signature()
         if signature != known or signature is None:
             folder_layout(self.folder)
             catalog = known_catalog(self.layout) or _EMPTY

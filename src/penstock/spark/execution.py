@@ -22,7 +22,7 @@ from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.rearranging import Rearranging
 from penstock.spark.lanes.asking import ask
-from penstock.spark.lanes.cuts import CutFolder
+from penstock.spark.lanes.cuts import Cuts
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
@@ -306,10 +306,11 @@ class Execution:
         for stream in self.queries:
             log = LogReader(self.layout.log(stream))
             for reader in log.marks().keys() - self._readers(stream):
-                cuts = self.layout.cuts(reader)
-                # another program that reads the log has none here
-                if cuts.is_dir():
-                    CutFolder(cuts).clear()
+                lane = self.layout.lanes[reader]
+                # another program that reads the log is no lane
+                if lane.exists():
+                    Cuts(self.layout.cuts(reader)).clear()
+                    lane.remove()
                     log.leave(reader)
                     self.events.record("lane_left", lane=reader, streams=[stream])
 

@@ -35,7 +35,7 @@ from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.bindings import Beginning, PlanLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, numbered, sync_folder
+from penstock.spark.storage.files import make_folder, sync_folder
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import LOG_KINDS, Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
@@ -71,8 +71,8 @@ def never_whole(layout: Layout, stream: str) -> set[int]:
         layout: output and checkpoint folders.
         stream: the stream's name.
     """
-    marks = layout.backfill(stream)
-    told = {number: BACKFILL.read(marks / f"{number}.json") for number in numbered(marks)}
+    marks = layout.backfilled(stream)
+    told = {number: BACKFILL.read(marks[number]) for number in marks.numbers()}
     return {number for number, mark in told.items() if mark is not None and mark["impossible"] is not None}
 
 
@@ -101,7 +101,8 @@ class Backfill:
         self._events = events
         self._settings = settings
         self._stream = ingest.stream
-        self._marks = layout.backfill(ingest.stream)
+        self._marks = layout.backfilled(ingest.stream)
+        self._staged = layout.staged_backfill(ingest.stream)
         self._plans = PlanLog(layout, ingest.stream)
         self._group = f"penstock-backfill-{uuid.uuid4().hex}"
         self._settled: set[int] = set()
@@ -208,17 +209,14 @@ class Backfill:
 
     def _forget_all_but(self, operators: Collection[int]) -> None:
         """Removes the marks of operators that are gone, which never come back, and what they had staged."""
-        for path in self._marks.iterdir() if self._marks.is_dir() else ():
-            number = path.stem.removeprefix("staged-")
-            if number.isdigit() and int(number) not in operators:
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink()
+        self._marks.remove(number for number in self._marks.numbers() if number not in operators)
+        for path in self._staged.iterdir() if self._staged.is_dir() else ():
+            if int(path.name) not in operators:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _is_settled(self, operator: int, batch: int) -> bool:
         """Whether an operator that began with a batch is whole, or never will be."""
-        if BACKFILL.read(self._marks / f"{operator}.json") is None:
+        if BACKFILL.read(self._marks[operator]) is None:
             if not self._ingest.log.is_whole(operator, batch):
                 return False
             self._settle((operator,), None)
@@ -227,7 +225,7 @@ class Backfill:
 
     def _settle(self, operators: Collection[int], reason: str | None) -> None:
         for operator in operators:
-            BACKFILL.put(self._marks / f"{operator}.json", {"impossible": reason})
+            BACKFILL.put(self._marks[operator], {"impossible": reason})
             self._settled.add(operator)
 
     def _attempt(self, missing: _Missing) -> None:
@@ -263,7 +261,7 @@ class Backfill:
         program, derived = self._ingest.plans.for_operators(
             missing.version, missing.operators, (missing.first, beginning.newest)
         )
-        staging = self._marks / f"staged-{missing.operators[0]}"
+        staging = self._staged / str(missing.operators[0])
         shutil.rmtree(staging, ignore_errors=True)
         broadcast = self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
         bound = BoundBatch(

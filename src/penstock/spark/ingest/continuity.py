@@ -23,7 +23,7 @@ def refuse_lost(layout: Layout, stream: str) -> None:
     committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
     told = f"is missing: Spark has committed batch {committed}"
     if read_published(layout, stream).last < committed:
-        raise DamagedError(str(layout.manifests(stream) / f"{committed}.json"), f"({MANIFEST.kind}) {told}")
+        raise DamagedError(str(layout.manifests(stream)[committed]), f"({MANIFEST.kind}) {told}")
     log = LogReader(layout.log(stream))
     newest = log.newest() if log.folder.is_dir() else None
     if newest is not None and newest.batch < committed:

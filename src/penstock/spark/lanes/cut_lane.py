@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import CheckpointError
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.cuts import Cut, CutFolder, Reach, Since, newest_reach, refuse_another_log
+from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since, newest_reach, refuse_another_log
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import SINCE, LogReader
@@ -29,6 +29,7 @@ from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.publication.staged import Staged
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.offsets import REMEDY
 
 #: a log that another process writes is looked at so often
@@ -108,7 +109,8 @@ class CutLane(Lane):
             grace_seconds=context.settings.replaced_seconds,
         )
         self.jobs = CellJobs(context.spark, name, shared)
-        self._cuts = CutFolder(context.layout.cuts(name))
+        LANE.put(context.layout.lanes[name], {})
+        self._cuts = Cuts(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut
         #: replaced as a whole by the lane's thread
         self._told: Mapping[str, Any] = {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import CUT
+from penstock.spark.storage.ledger_documents import StoredDocuments
 from penstock.spark.storage.offsets import REMEDY
 
 
@@ -90,15 +89,15 @@ class Cut:
         return cls(document["number"], before, until, document["orders"], since)
 
 
-class CutFolder:
+class Cuts:
     """The cuts of one lane that are not done with; one thread owns it.
 
     Args:
-        folder: where.
+        cuts: where.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, cuts: StoredDocuments) -> None:
+        self._cuts = cuts
 
     def oldest(self) -> Cut | None:
         """The first cut that is not done with, or None.
@@ -106,8 +105,8 @@ class CutFolder:
         Raises:
             CheckpointError: another version of Penstock wrote it.
         """
-        for number in numbered(self._folder):
-            document = CUT.read(self._folder / f"{number}.json")
+        for number in self._cuts.numbers():
+            document = CUT.read(self._cuts[number])
             if document is not None:
                 return Cut.of(document)
         return None
@@ -118,7 +117,7 @@ class CutFolder:
         Raises:
             CheckpointError: its place is taken.
         """
-        path = self._folder / f"{cut.number}.json"
+        path = self._cuts[cut.number]
         if not CUT.put(path, cut.document()):
             raise CheckpointError(
                 f"{path} exists already: another run answers the same views. Stop it first."
@@ -126,12 +125,11 @@ class CutFolder:
 
     def clear(self) -> None:
         """Removes all cuts that are not done with: nobody will answer them."""
-        for number in numbered(self._folder):
-            (self._folder / f"{number}.json").unlink()
+        self._cuts.remove(self._cuts.numbers())
 
     def remove(self, cut: Cut) -> None:
         """Removes a cut that is done with; after a power cut it may be there again, which is harmless."""
-        (self._folder / f"{cut.number}.json").unlink(missing_ok=True)
+        self._cuts[cut.number].remove()
 
 
 def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) -> None:

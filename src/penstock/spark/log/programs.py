@@ -11,7 +11,6 @@ from itertools import pairwise
 from penstock.errors import DamagedError
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.spark.storage.codec import Codec
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import PROGRAM
 from penstock.spark.storage.layout import Layout
 
@@ -20,8 +19,7 @@ _PROGRAMS = Codec(KeyedProgram)
 
 def store_program(layout: Layout, stream: str, program: KeyedProgram) -> None:
     """Stores the window views of a plan version, before any batch is bound to it."""
-    path = layout.keyed(stream) / f"{program.version}.json"
-    PROGRAM.put(path, {"program": _PROGRAMS.document(program)})
+    PROGRAM.put(layout.programs(stream)[program.version], {"program": _PROGRAMS.document(program)})
 
 
 def prune_programs(layout: Layout, stream: str, first: int, before: int) -> None:
@@ -33,18 +31,18 @@ def prune_programs(layout: Layout, stream: str, first: int, before: int) -> None
         first: the oldest version that is looked at: what was looked at once need not be again.
         before: the oldest version of which entries are kept, or readers have come no further.
     """
-    versions = [version for version in numbered(layout.keyed(stream)) if first <= version <= before]
+    versions = [version for version in layout.programs(stream).numbers() if first <= version <= before]
     operators = {version: operators_of(layout, stream, version) for version in versions}
-    for version, following in pairwise(versions):
-        if operators[version] <= operators[following]:
-            (layout.keyed(stream) / f"{version}.json").unlink(missing_ok=True)
+    layout.programs(stream).remove(
+        version for version, following in pairwise(versions) if operators[version] <= operators[following]
+    )
 
 
 def operators_of(layout: Layout, stream: str, version: int) -> frozenset[int]:
     """The operators of a plan version; of one that was removed those of the next one, which has them and maybe more."""
     program = stored_program(layout, stream, version)
     if program is None:
-        later = (each for each in numbered(layout.keyed(stream)) if each > version)
+        later = (each for each in layout.programs(stream).numbers() if each > version)
         program = stored_program(layout, stream, next(later, version))
     return frozenset(each.id for each in program.operators) if program is not None else frozenset()
 
@@ -55,7 +53,7 @@ def refuse_lost_program(layout: Layout, stream: str, version: int) -> None:
     Raises:
         DamagedError: they are missing.
     """
-    path = layout.keyed(stream) / f"{version}.json"
+    path = layout.programs(stream)[version]
     if not path.exists():
         raise DamagedError(str(path), f"({PROGRAM.kind}) is missing")
 
@@ -66,7 +64,7 @@ def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | 
     Raises:
         DamagedError: it is damaged.
     """
-    path = layout.keyed(stream) / f"{version}.json"
+    path = layout.programs(stream)[version]
     document = PROGRAM.read(path)
     if document is None:
         return None

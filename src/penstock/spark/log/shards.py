@@ -61,7 +61,7 @@ def fixed_shards(layout: Layout, stream: str, cores: int, wanted: int | None) ->
         InputError: the checkpoint has another number of shards than the user wants.
         DamagedError: what fixed it is missing.
     """
-    path = layout.keyed(stream) / "shards.json"
+    path = layout.shards(stream)
     if not path.exists() and any(layout.keyed_spark(stream).glob("offsets/[0-9]*")):
         raise DamagedError(str(path), f"({SHARDS.kind}) is missing")
     SHARDS.put(path, {"keys": shard_keys(wanted or cores)})

@@ -1,6 +1,6 @@
 """Compaction: files of many batches become few, whatever the age of the run.
 
-Merged files are synced under names of their own, then `merged.json` is replaced by one that lists them, then they take the
+Merged files are synced under names of their own, then one commit lists them in the place of what they stand for, then they take the
 place of what they stand for in the folders that anybody may list. The names that readers of manifests know live on for a
 while: such a file goes when nothing lists it and its time stamp, which says when it was replaced, is old enough.
 
@@ -42,9 +42,10 @@ from penstock.spark.publication.manifests import (
 from penstock.spark.publication.merging import LEVELS, Levels, Run, merge, runs_of
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import checksum_of, make_folder, numbered, second_name, sync_folder
+from penstock.spark.storage.files import checksum_of, make_folder, second_name, sync_folder
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import is_of_log
+from penstock.spark.storage.ledger_documents import StoredDocuments
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.replaced import ReplacedFiles
 
@@ -134,7 +135,7 @@ class Compaction:
     """Merges the files of one query's batches; the query's publisher owns it.
 
     Args:
-        manifests: the folder of the query's manifests.
+        manifests: of the query.
         folders: the folders of its files.
         prefix: begins the names of its failpoints.
         levels: how far they are merged.
@@ -144,7 +145,7 @@ class Compaction:
 
     def __init__(
         self,
-        manifests: Path,
+        manifests: StoredDocuments,
         folders: PublishedFolders,
         prefix: str = "",
         levels: Levels = LEVELS,
@@ -176,7 +177,7 @@ class Compaction:
         if batch >= first:
             return next((figures for figures in merged.batches if figures["batch"] == batch), None)
         raise CheckpointError(
-            f"Spark repeats batch {batch} of {self._manifests.name}, which was published before batch {first}, the oldest that "
+            f"Spark repeats batch {batch} of {self._folders.name}, which was published before batch {first}, the oldest that "
             f"can be repeated. The checkpoint was restored from an old copy; {REMEDY}"
         )
 
@@ -229,8 +230,6 @@ class Compaction:
                 (self._folders.shown(each.kind) / path.name).unlink(missing_ok=True)
             self._replaced.add(each.sources, time.time())
         batches = [document["first"] for document in task.documents]
-        for batch in batches:
-            (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
         return batches[0], batches[-1]
 
@@ -241,10 +240,10 @@ class Compaction:
 
     def _arranged(self, last: int) -> _Task | None:
         """What is to be merged up to a batch; None where there are not two of them."""
-        batches = [batch for batch in numbered(self._manifests) if self.last < batch <= last]
+        batches = [batch for batch in self._manifests.numbers() if self.last < batch <= last]
         if len(batches) < 2:
             return None
-        read = (MANIFEST.read(self._manifests / f"{batch}.json") for batch in batches)
+        read = (MANIFEST.read(self._manifests[batch]) for batch in batches)
         documents = tuple(document for document in read if document is not None)
         before = read_merged(self._manifests)
         added: dict[str, list[ListedFile]] = {}
@@ -296,7 +295,10 @@ class Compaction:
         for path in (path for each in written.made for path in each.sources):
             with suppress(FileNotFoundError):  # a cleaned up quarantine
                 os.utime(path)
-        MERGED_MANIFEST.replace(self._manifests / MERGED, merged.document())
+        self._manifests.change(
+            {MERGED: MERGED_MANIFEST.stamped(merged.document())},
+            [document["first"] for document in task.documents],
+        )
         self.last = last
 
     def _target(self, kind: str, run: Run) -> Path:
@@ -312,7 +314,7 @@ class Compaction:
             _log.info("files left by a compaction are deleted later: %s", error)
 
     def _mend(self) -> None:
-        """Finishes what was left half done of published batches; their manifests go last.
+        """Finishes what was left half done of published batches.
 
         Raises:
             DamagedError: a manifest, or a file that one lists, is missing or damaged; nothing is changed then.
@@ -323,18 +325,12 @@ class Compaction:
             if is_kept(file.kind):
                 listed[located(self._folders.layout, self._folders.name, file)] = file
         self.last = published.merged.last
-        left = [batch for batch in numbered(self._manifests) if batch <= self.last]
-        if left:
-            # what made the manifest may have ended before its name was sure to last
-            sync_folder(self._manifests)
         for path, file in listed.items():
             self._name_twice(path, file)
         names = {(self._folders[file.kind], file.name) for file in published.files}
         for kind in self._folders.merged:
             own = {name for folder, name in names if folder == self._folders[kind]}
             self._remove_unlisted(kind, own, published.last)
-        for batch in left:
-            (self._manifests / f"{batch}.json").unlink()
         self._is_mended = True
 
     def _name_twice(self, path: Path, file: ListedFile) -> None:

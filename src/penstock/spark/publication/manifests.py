@@ -1,12 +1,8 @@
-"""Manifests: what readers of a results folder take for published.
+"""Manifests: what readers of a results folder take for published, in its ledger.
 
-A batch has a manifest of its own, `N.json`, until its files are merged; `merged.json` stands for all batches whose files
-are. It is replaced as a whole and before anything that it stands for is removed, so whoever reads the manifests of the
-batches first and `merged.json` after them sees each batch once.
-
-Batches have no gap, from 0 on, and `newest` says which one was published last: a manifest that is gone is noticed. So is
-a listed file that is gone or has another size, by whoever asks where it lies. A file that was replaced lives on for a
-while under the name that readers have by then (docs/decisions/0040).
+A batch has a manifest of its own under its number until its files are merged; one stands for all batches whose files are. One commit
+puts that in the place of those. A listed file that is missing or has another size is noticed by whoever asks where it is. A file that
+was replaced lives on for a while under the name that readers have by then (docs/decisions/0040).
 """
 
 from __future__ import annotations
@@ -17,18 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError, DamagedError
+from penstock.errors import DamagedError
 from penstock.spark.publication.history import Stretch
-from penstock.spark.publication.kinds import folder_of, is_kept, results_of, shown_folder
-from penstock.spark.storage.documents import hint_json, read_json
-from penstock.spark.storage.files import numbered
-from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, NEWEST, other_version
-from penstock.spark.storage.layout import STATUS, Layout
+from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
+from penstock.spark.storage.documents import read_json
+from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocuments
 
 #: the manifest of all batches whose files are merged
-MERGED = "merged.json"
-#: says which batch was published last; not synced, so that it costs nothing: what it says may be old
-_NEWEST = "newest"
+MERGED = "merged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,86 +139,37 @@ def read_published(layout: Layout, name: str) -> PublishedBatches:
         CheckpointError: the folder was written by another version.
         DamagedError: a manifest is missing or damaged.
     """
-    folder = layout.manifests(name)
-    found = read_manifests(folder)
-    if not (folder / _NEWEST).exists():
-        # the last manifest may be gone with the name of the last batch: the status of the newest run has it too
-        last = _last_reported(layout, name)
-        if last > found.last and read_manifests(folder).last < last:
-            raise _missing(folder, last)
-    return found
+    return read_manifests(layout.manifests(name))
 
 
-def read_manifests(folder: Path) -> PublishedBatches:
-    """Likewise, given the folder of the query's manifests."""
-    while True:
-        newest = _newest(folder)
-        # the manifest of the merged ones is read last: it stands for all that is gone by then
-        single = {n: document for n in numbered(folder) if (document := MANIFEST.read(folder / f"{n}.json"))}
-        merged = read_merged(folder)
-        behind = range(merged.last + 1, max([newest, *single]) + 1)
-        gone = next((number for number in behind if number not in single), None)
-        if gone is None:
-            return PublishedBatches(merged, tuple(single[number] for number in behind))
-        # names that come while a folder is listed may be passed over, and what was listed may be merged by now
-        if not (folder / f"{gone}.json").exists() and read_merged(folder).last < gone:
-            raise _missing(folder, gone)
+def read_manifests(documents: StoredDocuments) -> PublishedBatches:
+    """Likewise, given the manifests of the query."""
+    found = documents.all(MANIFEST.kind)
+    merged = _merged(documents, found.pop(MERGED, None))
+    single = tuple(MANIFEST.opened(document, documents[number]) for number, document in found.items())
+    for number, document in enumerate(single, merged.last + 1):
+        if document["first"] != number:
+            raise DamagedError(str(documents[number]), f"({MANIFEST.kind}) is missing")
+    return PublishedBatches(merged, single)
 
 
-def tell_newest(folder: Path, batch: int) -> None:
-    """Says that a batch was published, its manifest is there."""
-    hint_json(folder / _NEWEST, NEWEST.stamped({"batch": batch}))
-
-
-def _newest(folder: Path) -> int:
-    """The batch that was published last, or an earlier one; -1 where nothing says."""
-    try:
-        document = NEWEST.read(folder / _NEWEST)
-    except DamagedError:  # a power cut leaves it empty
-        return -1
-    return -1 if document is None else int(document["batch"])
-
-
-def _last_reported(layout: Layout, name: str) -> int:
-    """The last batch of a query by the status of the newest run; -1 where it has none."""
-    try:
-        document = read_json(layout.status, STATUS) or {}
-    except (OSError, DamagedError):
-        return -1
-    streams, lanes = document.get("streams", {}), document.get("lanes", {})
-    stream = name.removesuffix(results_of(""))
-    said = (
-        streams.get(name, {}).get("batch"),
-        streams.get(stream, {}).get("windows_batch") if stream != name else None,
-        lanes.get(name, {}).get("counted"),
-    )
-    return max((int(batch) for batch in said if batch is not None), default=-1)
-
-
-def _missing(folder: Path, batch: int) -> DamagedError:
-    if batch == 0 and not (folder / MERGED).exists() and numbered(folder):
-        first = numbered(folder)[0]
-        path, stands = folder / MERGED, f"it covers the batches before {first}"
-        if first > 1:
-            return DamagedError(str(path), f"({MERGED_MANIFEST.kind}) is missing: {stands}")
-    return DamagedError(str(folder / f"{batch}.json"), f"({MANIFEST.kind}) is missing")
-
-
-def read_merged(folder: Path) -> Merged:
+def read_merged(documents: StoredDocuments) -> Merged:
     """What is known of the batches whose files are merged.
 
     Args:
-        folder: the manifests of a query.
+        documents: the manifests of a query.
 
     Raises:
         CheckpointError: the folder was written by another version.
         DamagedError: it is damaged.
     """
-    document = MERGED_MANIFEST.read(folder / MERGED)
-    if document is None:
-        if (older := next(folder.glob("*-to-*.json"), None)) is not None:
-            raise CheckpointError(f"{older} {other_version(None, MERGED_MANIFEST.version, 'format')}")
+    return _merged(documents, read_json(documents[MERGED], MERGED_MANIFEST.kind))
+
+
+def _merged(documents: StoredDocuments, found: Mapping[str, Any] | None) -> Merged:
+    if found is None:
         return Merged()
+    document = MERGED_MANIFEST.opened(found, documents[MERGED])
     try:
         return Merged(
             document["last"],
@@ -234,7 +179,7 @@ def read_merged(folder: Path) -> Merged:
             tuple(document["batches"]),
         )
     except TypeError as error:
-        raise DamagedError(str(folder / MERGED), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
+        raise DamagedError(str(documents[MERGED]), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
 
 
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:

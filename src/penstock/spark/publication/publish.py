@@ -11,6 +11,7 @@ end in their stream's name, and each query looks after its own alone.
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +21,12 @@ from typing import Any
 
 from penstock.spark.publication.compaction import PATIENCE_SECONDS, Compaction, tidying
 from penstock.spark.publication.folders import PublishedFolders
-from penstock.spark.publication.manifests import read_published, tell_newest
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.merging import LEVELS, Levels
 from penstock.spark.publication.staged import PublishedFile, Staged
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, sync_folder
+from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 
@@ -78,7 +79,6 @@ class Publisher:
         self._name = name
         self._prefix = failpoints
         self._manifests = layout.manifests(name)
-        make_folder(self._manifests)
         self._folders = PublishedFolders(layout, name, owner)
         listed = (file.kind for file in read_published(layout, name).files)
         for kind in (*kinds, *listed):
@@ -97,7 +97,7 @@ class Publisher:
         Raises:
             CheckpointError: it is published, so long ago that nobody can tell whether Spark repeats the same.
         """
-        document = MANIFEST.read(self._manifests / f"{batch}.json")
+        document = MANIFEST.read(self._manifests[batch])
         if document is not None:
             return Published(document["batches"][0], document["files"])
         figures = self._compaction.figures(batch) if batch <= self._compaction.last else None
@@ -141,10 +141,9 @@ class Publisher:
             list(beside.map(sync_folder, changed))
         listed = [asdict(file) for file in files]
         MANIFEST.replace(
-            self._manifests / f"{batch}.json",
-            {"first": batch, "last": batch, "files": listed, "batches": [figures]},
+            self._manifests[batch],
+            {"first": batch, "last": batch, "files": listed, "batches": [figures], "published": time.time()},
         )
-        tell_newest(self._manifests, batch)
         for staging in (
             self._layout.staging(self._name, batch),
             self._layout.staged_envelopes(self._name, batch),

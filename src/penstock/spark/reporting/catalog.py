@@ -20,7 +20,7 @@ def known_catalog(layout: Layout) -> dict[str, Any] | None:
     """
     catalog = EITHER_CATALOG.read(layout.catalog)
     if catalog is None:
-        if any(layout.manifests("").glob("*/*.json")):
+        if layout.queries():
             raise DamagedError(str(layout.catalog), f"({CATALOG.kind}) is missing")
         return None
     try:

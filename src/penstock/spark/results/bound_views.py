@@ -33,8 +33,7 @@ def store_views(
         views: all of its views.
         registered: the views as they are registered, by name.
     """
-    path = layout.keyed(stream) / f"operator-{operator}.json"
-    OPERATOR_VIEWS.put(path, {"views": _VIEWS.document(tuple(views))})
+    OPERATOR_VIEWS.put(layout.operators(stream)[operator], {"views": _VIEWS.document(tuple(views))})
     describe_views(layout, stream, operator, views, registered or {})
 
 
@@ -44,7 +43,7 @@ def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundW
     Raises:
         DamagedError: they are missing or damaged.
     """
-    path = layout.keyed(stream) / f"operator-{operator}.json"
+    path = layout.operators(stream)[operator]
     document = OPERATOR_VIEWS.read(path)
     if document is None:
         raise DamagedError(str(path), f"({OPERATOR_VIEWS.kind}) is missing")

@@ -17,7 +17,6 @@ from penstock.spark.results.joined_rows import LANES, catalog_entry
 from penstock.spark.storage.bases import others_since
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
-from penstock.spark.storage.files import numbered as numbers_in
 from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
@@ -37,7 +36,7 @@ class CatalogWriter:
         self._known: dict[str, Any] | None = None
         self._bases = catalog_bases(layout)
         #: of the catalog that is stored next
-        self._number = 1 + max(numbers_in(layout.catalog_bases), default=-1)
+        self._number = 1 + max(layout.catalog_bases.numbers(), default=-1)
         #: each view's entry as a member of the document
         self._texts: dict[str, str] = {}
         #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run

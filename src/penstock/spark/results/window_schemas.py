@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,9 +20,9 @@ from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_published
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 
 if TYPE_CHECKING:
     from penstock.spark.storage.bindings import RegisteredWindow
@@ -115,8 +114,8 @@ def describe_views(
     RESULT_VIEWS.put(_described(layout, stream, operator), {"views": described})
 
 
-def _described(layout: Layout, stream: str, operator: int) -> Path:
-    return layout.result_views(stream) / f"{operator}.json"
+def _described(layout: Layout, stream: str, operator: int) -> StoredDocument:
+    return layout.result_views(stream)[operator]
 
 
 def _read_described(layout: Layout, stream: str, operator: int) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def earlier_operators(
 ) -> list[tuple[int, int | None]]:
     """The operators that have answered a view of a definition, with their floors; the newest is the last."""
     found = []
-    for operator in numbered(layout.result_views(stream)):
+    for operator in layout.result_views(stream).numbers():
         views = _read_described(layout, stream, operator)
         if view in views and views[view]["definition"] == definition:
             found.append((operator, views[view]["floor"]))
@@ -149,7 +148,7 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
     Raises:
         CheckpointError: the folder was written by another version.
     """
-    for operator in reversed(numbered(layout.result_views(stream))):
+    for operator in reversed(layout.result_views(stream).numbers()):
         views = _read_described(layout, stream, operator)
         if view in views:
             definition = views[view]["definition"]
@@ -179,7 +178,7 @@ def require_readable(layout: Layout, stream: str, view: str, definition: str) ->
     """
     files = read_published(layout, results_of(stream)).files
     # what describes an operator is there before its first rows
-    described = set(numbered(layout.result_views(stream)))
+    described = set(layout.result_views(stream).numbers())
     for file in files:
         operator, _, name = file.kind.partition("/")
         if name == view and operator.isdigit() and int(operator) not in described:

@@ -193,11 +193,11 @@ class TopicsSource:
         committed = max(numbered(folder / "commits", ""), default=-1)
         planned = [batch for batch in numbered(folder / "offsets", "") if batch > committed]
         manifests = self._layout.manifests(self._stream)
-        if any((manifests / f"{batch}.json").exists() for batch in planned):
+        if any(manifests[batch].exists() for batch in planned):
             return None
         for batch in planned:
             _remove(folder / "offsets" / str(batch))
-            (self._layout.bindings(self._stream) / f"{batch}.json").unlink(missing_ok=True)
+            self._layout.bindings(self._stream)[batch].remove()
         if committed < 0:
             # no batch has been answered: Spark finds out anew where to begin
             for initial in (folder / "sources").glob("[0-9]*/0"):

@@ -1,4 +1,4 @@
-"""Documents of many views, stored by difference from a base, so that a change of a few views writes these alone.
+"""StoredDocuments of many views, stored by difference from a base, so that a change of a few views writes these alone.
 
 A document of few views has them whole. One of many names a base, a file of all views as they were, and has the views that
 are new or others since and the names that left. The base of a document is never changed, nor removed while it is needed.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Mapping
 from itertools import compress
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import numbered
+from penstock.spark.storage.documents import Place
 from penstock.spark.storage.formats import BASE, BASE_NUMBER, DROPPED
+from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 
 #: fewer views are stored whole
 _LEAST_VIEWS = 256
@@ -35,18 +35,18 @@ class Bases(Generic[Text, View]):
     """The bases of documents that follow one another: the versions of a plan, or of the catalog.
 
     Args:
-        folder: where they are.
+        bases: where they are.
         stored: the members of a document that has these views, given as JSON by name.
         read: the views by name that such members have.
     """
 
     def __init__(
         self,
-        folder: Path,
+        bases: StoredDocuments,
         stored: Callable[[Mapping[str, Text]], dict[str, Any]],
         read: Callable[[Mapping[str, Any]], dict[str, View]],
     ) -> None:
-        self._folder = folder
+        self._bases = bases
         self._stored = stored
         self._read = read
         #: the newest base, where this object wrote it, and its views
@@ -71,10 +71,9 @@ class Bases(Generic[Text, View]):
         return {BASE_NUMBER: self._number, DROPPED: dropped, **self._stored(changed)}
 
     def _write(self, number: int, views: Mapping[str, Text]) -> None:
-        for newer in (each for each in numbered(self._folder) if each > number):
-            # of a document that no longer exists, after part of a copy was restored
-            self._path(newer).unlink()
-        BASE.replace(self._path(number), self._stored(views))
+        # of documents that no longer exist
+        self._bases.remove(newer for newer in self._bases.numbers() if newer > number)
+        BASE.replace(self._bases[number], self._stored(views))
 
     def _is_near(
         self, views: Mapping[str, Text], changed: Mapping[str, Text], dropped: Collection[str]
@@ -85,7 +84,7 @@ class Bases(Generic[Text, View]):
         kept = [name for name in self._views if name in views] if dropped else self._views
         return [*kept, *(name for name in changed if name not in self._views)] == list(views)
 
-    def views(self, document: Mapping[str, Any], path: Path) -> dict[str, View]:
+    def views(self, document: Mapping[str, Any], path: Place) -> dict[str, View]:
         """The views of a document by name, in the order that they were given in.
 
         Args:
@@ -97,14 +96,14 @@ class Bases(Generic[Text, View]):
         """
         if BASE_NUMBER not in document:
             return self._read(document)
-        base = BASE.read(self._path(document[BASE_NUMBER]))
+        base = BASE.read(self._bases[document[BASE_NUMBER]])
         if base is None:
             raise self._missing(document, path)
         left = frozenset(document[DROPPED])
         kept = {name: view for name, view in self._read(base).items() if name not in left}
         return kept | self._read(document)
 
-    def base(self, document: Mapping[str, Any], path: Path) -> Path:
+    def base(self, document: Mapping[str, Any], path: Place) -> StoredDocument:
         """The base of a document by difference.
 
         Args:
@@ -114,14 +113,14 @@ class Bases(Generic[Text, View]):
         Raises:
             DamagedError: it is missing.
         """
-        base = self._path(document[BASE_NUMBER])
+        base = self._bases[document[BASE_NUMBER]]
         if not base.exists():
             raise self._missing(document, path)
         return base
 
-    def _missing(self, document: Mapping[str, Any], path: Path) -> DamagedError:
+    def _missing(self, document: Mapping[str, Any], path: Place) -> DamagedError:
         reason = f"({BASE.kind}) is missing: {path} is stored as its difference from it"
-        return DamagedError(str(self._path(document[BASE_NUMBER])), reason)
+        return DamagedError(str(self._bases[document[BASE_NUMBER]]), reason)
 
     def forget(self, kept: Collection[int]) -> None:
         """Removes the bases that no document needs.
@@ -129,13 +128,8 @@ class Bases(Generic[Text, View]):
         Args:
             kept: the numbers of the documents that remain. The base of each is the newest one that is no newer than it.
         """
-        bases = numbered(self._folder)
+        bases = self._bases.numbers()
         needed = {max((base for base in bases if base <= number), default=None) for number in kept}
         # a newer one may be of a document that is being stored
         newest = max(kept, default=-1)
-        for base in bases:
-            if base <= newest and base not in needed:
-                self._path(base).unlink()
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number}.json"
+        self._bases.remove(base for base in bases if base <= newest and base not in needed)

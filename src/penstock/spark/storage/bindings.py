@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
@@ -17,7 +16,6 @@ from penstock.spark.storage.bases import Bases, others_since
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import BASE_NUMBER, BINDING, EITHER_PLAN, PLAN
 from penstock.spark.storage.layout import Layout
 
@@ -187,11 +185,11 @@ class PlanLog:
         Raises:
             DamagedError: the version that the newest batch is bound to is missing.
         """
-        versions, batches = numbered(self._plans), numbered(self._bindings)
+        versions, batches = self._plans.numbers(), self._bindings.numbers()
         bound = self.bound(batches[-1]) if batches else None
         if bound is not None and bound not in versions:
             raise DamagedError(
-                str(self._path(bound)),
+                str(self._plans[bound]),
                 f"({PLAN.kind}) is missing: batch {batches[-1]} is bound to it",
             )
         return versions[-1] if versions else None
@@ -215,7 +213,7 @@ class PlanLog:
             "next_operator": register.next_operator,
             "demands": DEMANDS.document(demands),
         }
-        if not EITHER_PLAN.of(document).put(self._path(version), document):
+        if not EITHER_PLAN.of(document).put(self._plans[version], document):
             raise CheckpointError(
                 f"plan version {version} of stream {self._stream} was written by another run; "
                 "only one run may use a checkpoint at a time"
@@ -242,7 +240,7 @@ class PlanLog:
         Raises:
             CheckpointError: it is not there.
         """
-        return self._bases.views(self._read(version), self._path(version))
+        return self._bases.views(self._read(version), self._plans[version])
 
     def check(self, version: int) -> None:
         """Makes sure that a stored plan version can be read, and that its base is there.
@@ -252,7 +250,7 @@ class PlanLog:
         """
         document = self._read(version)
         if BASE_NUMBER in document:
-            self._bases.base(document, self._path(version))
+            self._bases.base(document, self._plans[version])
 
     def load_windows(self, version: int) -> WindowRegister:
         """The window views of a stored plan version.
@@ -275,12 +273,12 @@ class PlanLog:
 
     def bound(self, batch: int) -> int | None:
         """The plan version a batch is bound to, or None."""
-        document = BINDING.read(self._bindings / f"{batch}.json")
+        document = BINDING.read(self._bindings[batch])
         return None if document is None else int(document["version"])
 
     def believed(self, batch: int) -> Believed:
         """What a bound batch's event times are judged by."""
-        document = BINDING.read(self._bindings / f"{batch}.json") or {}
+        document = BINDING.read(self._bindings[batch]) or {}
         return Believed(
             int(document.get("time_limit", AFTER_ALL)),
             int(document.get("kept_ahead", 0)),
@@ -289,8 +287,8 @@ class PlanLog:
 
     def sequence(self) -> tuple[str, ...]:
         """The columns in the order that the newest bound batch evaluates them in; () where none was measured."""
-        batches = numbered(self._bindings)
-        document = (BINDING.read(self._bindings / f"{batches[-1]}.json") or {}) if batches else {}
+        batches = self._bindings.numbers()
+        document = (BINDING.read(self._bindings[batches[-1]]) or {}) if batches else {}
         return tuple(document.get("sequence", ()))
 
     def bind(
@@ -311,7 +309,7 @@ class PlanLog:
             sequence: the columns in the order that it evaluates them in.
         """
         binding = {"version": version, **_judged_by(believed), "offsets": offsets, "sequence": list(sequence)}
-        BINDING.put(self._bindings / f"{batch}.json", binding)
+        BINDING.put(self._bindings[batch], binding)
         failpoint("bound", batch)
         bound = self.bound(batch)
         assert bound is not None, "a binding is never removed before its batch is published"
@@ -322,7 +320,7 @@ class PlanLog:
 
         Only for a batch that is not published: what else it is bound to stays.
         """
-        path = self._bindings / f"{batch}.json"
+        path = self._bindings[batch]
         binding = BINDING.read(path) or {}
         known = binding.get("offsets")
         if known is None or offsets is None or known == offsets:
@@ -332,31 +330,25 @@ class PlanLog:
 
     def judge_again(self, batch: int, believed: Believed) -> None:
         """Lets a bound batch's event times be judged by something else; only for a batch that is not published."""
-        path = self._bindings / f"{batch}.json"
+        path = self._bindings[batch]
         binding = BINDING.read(path) or {}
         BINDING.replace(path, {**binding, **_judged_by(believed)})
 
     def forget(self, before_batch: int, keep_plans: int) -> None:
         """Removes the bindings of batches before one, and plan versions that no batch can need."""
-        for batch in numbered(self._bindings):
-            if batch < before_batch:
-                (self._bindings / f"{batch}.json").unlink()
-        versions = numbered(self._plans)
-        needed = {*versions[-keep_plans:], *(self.bound(batch) for batch in numbered(self._bindings))}
+        self._bindings.remove(batch for batch in self._bindings.numbers() if batch < before_batch)
+        versions = self._plans.numbers()
+        needed = {*versions[-keep_plans:], *(self.bound(batch) for batch in self._bindings.numbers())}
         gone = [version for version in versions if version not in needed]
-        for version in gone:
-            self._path(version).unlink()
+        self._plans.remove(gone)
         if gone:
             self._bases.forget([version for version in versions if version in needed])
 
     def _read(self, version: int) -> dict[str, Any]:
-        document = EITHER_PLAN.read(self._path(version))
+        document = EITHER_PLAN.read(self._plans[version])
         if document is None:
-            raise DamagedError(str(self._path(version)), f"({PLAN.kind}) is missing")
+            raise DamagedError(str(self._plans[version]), f"({PLAN.kind}) is missing")
         return document
-
-    def _path(self, version: int) -> Path:
-        return self._plans / f"{version}.json"
 
 
 def _judged_by(believed: Believed) -> dict[str, int]:

@@ -87,7 +87,7 @@ def read_deadlines(layout: Layout) -> DeadlineRegister:
     """
     document = DEADLINES.read(layout.deadlines)
     if document is None:
-        if any(layout.manifests("").glob(f"{DEADLINES_NAME}.*/*.json")):
+        if any(each.startswith(f"{DEADLINES_NAME}.") for each in layout.queries()):
             raise DamagedError(str(layout.deadlines), f"({DEADLINES.kind}) is missing")
         return DeadlineRegister()
     try:

@@ -15,7 +15,10 @@ from typing import Any
 
 from penstock.errors import DamagedError
 from penstock.spark.storage.files import put_bytes_if_absent, replace_bytes
+from penstock.spark.storage.ledger_documents import StoredDocument, parsed
 
+#: where a document is: a file, or a document of the ledger
+Place = Path | StoredDocument
 CHECKSUM = "crc"
 #: how a document with a checksum begins, whatever name and digits it has: these may be what is damaged
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
@@ -49,6 +52,11 @@ def encoded_object(members: Iterable[str]) -> Encoded:
     return Encoded(f"{{{','.join(members)}}}")
 
 
+def plain(document: Mapping[str, Any]) -> bytes:
+    """A document as the ledger stores it, which has checksums of its own; its values may be `Encoded`."""
+    return encoded_object(encoded_member(name, value) for name, value in document.items()).encode()
+
+
 def sealed(document: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> bytes:
     """A document as it is stored, with its checksum.
 
@@ -61,7 +69,7 @@ def sealed(document: Mapping[str, Any], default: Callable[[Any], Any] | None = N
     return b'{"%s":"%08x",%s' % (CHECKSUM.encode(), zlib.crc32(behind), behind)
 
 
-def unsealed(content: bytes, path: Path, kind: str) -> dict[str, Any]:
+def unsealed(content: bytes, path: Place, kind: str) -> dict[str, Any]:
     """The document that some bytes hold, without its checksum.
 
     Args:
@@ -71,33 +79,29 @@ def unsealed(content: bytes, path: Path, kind: str) -> dict[str, Any]:
     Raises:
         DamagedError: it is not what was written.
     """
-    if not content:
-        raise DamagedError(str(path), f"({kind}) is damaged: it is empty")
     seal = _SEAL.match(content)
     if seal is not None:
         checksum = b"%08x" % zlib.crc32(content[seal.end() :])
         if seal.groups() != (CHECKSUM.encode(), checksum):
             raise DamagedError(str(path), f"({kind}) is damaged: its content does not match its checksum")
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(
-            str(path), f"({kind}) is damaged: it is not a complete JSON document: {error}"
-        ) from None
-    if not isinstance(document, dict):
-        raise DamagedError(str(path), f"({kind}) is damaged: it is not a JSON object")
+    document = parsed(content, path, kind)
     if seal is not None:
         del document[CHECKSUM]
     return document
 
 
-def replace_json(path: Path, document: Mapping[str, Any]) -> None:
+def replace_json(path: Place, document: Mapping[str, Any]) -> None:
     """Writes a document under its final name in one atomic step, durable on return."""
-    replace_bytes(path, sealed(document))
+    if isinstance(path, StoredDocument):
+        path.replace(plain(document))
+    else:
+        replace_bytes(path, sealed(document))
 
 
-def put_json_if_absent(path: Path, document: Mapping[str, Any]) -> bool:
-    """Like `replace_json`, but leaves an existing file alone and returns False."""
+def put_json_if_absent(path: Place, document: Mapping[str, Any]) -> bool:
+    """Like `replace_json`, but leaves an existing document alone and returns False."""
+    if isinstance(path, StoredDocument):
+        return path.put(plain(document))
     return put_bytes_if_absent(path, sealed(document))
 
 
@@ -106,7 +110,7 @@ def hint_json(path: Path, document: Mapping[str, Any]) -> None:
     replace_bytes(path, sealed(document), is_synced=False)
 
 
-def read_json(path: Path, kind: str) -> dict[str, Any] | None:
+def read_json(path: Place, kind: str) -> dict[str, Any] | None:
     """A document, or None where there is no such file.
 
     Args:
@@ -116,6 +120,9 @@ def read_json(path: Path, kind: str) -> dict[str, Any] | None:
     Raises:
         DamagedError: it is not what was written.
     """
+    if isinstance(path, StoredDocument):
+        content = path.get()
+        return None if content is None else parsed(content, path, kind)
     try:
         content = path.read_bytes()
     except FileNotFoundError:

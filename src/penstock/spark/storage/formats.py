@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
-from penstock.spark.storage.documents import put_json_if_absent, read_json, replace_json
+from penstock.spark.storage.documents import Place, put_json_if_absent, read_json, replace_json
 
 #: the member of a document that says its version
 VERSION = "format"
@@ -39,15 +38,15 @@ class Format:
     version: int
     members: tuple[str, ...] = ()
 
-    def replace(self, path: Path, document: Mapping[str, Any]) -> None:
+    def replace(self, path: Place, document: Mapping[str, Any]) -> None:
         """Writes a document, see `replace_json`."""
         replace_json(path, self.stamped(document))
 
-    def put(self, path: Path, document: Mapping[str, Any]) -> bool:
+    def put(self, path: Place, document: Mapping[str, Any]) -> bool:
         """Writes a document unless there is one, see `put_json_if_absent`."""
         return put_json_if_absent(path, self.stamped(document))
 
-    def read(self, path: Path) -> dict[str, Any] | None:
+    def read(self, path: Place) -> dict[str, Any] | None:
         """The document, or None where there is no such file.
 
         Raises:
@@ -60,7 +59,7 @@ class Format:
         """A document with its version."""
         return {VERSION: self.version, **document}
 
-    def opened(self, document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    def opened(self, document: Mapping[str, Any], path: Place) -> dict[str, Any]:
         """A document without its version.
 
         Args:
@@ -95,7 +94,7 @@ class EitherFormat:
         """The format of a document."""
         return self.difference if BASE_NUMBER in document else self.whole
 
-    def read(self, path: Path) -> dict[str, Any] | None:
+    def read(self, path: Place) -> dict[str, Any] | None:
         """The document, or None where there is no such file; raises as `Format.read`."""
         document = read_json(path, self.whole.kind)
         return None if document is None else self.of(document).opened(document, path)
@@ -137,11 +136,11 @@ LOG_ENTRY = Format("an entry of a log", 1, ("number", "batch", "plan", "clock", 
 LOG_SEGMENT = Format("a segment of a log", 1, ("entries", "replaced", "bytes", "bytes_so_far"))
 LOG_KEPT = Format("how far back a log reaches", 1, ("first", "before"))
 LOG_READER = Format("the position of a reader of a log", 1, ("number",))
+LANE = Format("a lane", 1)
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
 JOINS = Format("the join views", 1, ("register",))
 DEADLINES = Format("the views with a deadline", 1, ("register",))
 MANIFEST = Format("a manifest", 1, ("first", "last", "files", "batches"))
-NEWEST = Format("the newest manifest of a query", 1, ("batch",))
 MERGED_MANIFEST = Format(
     "the manifest of the merged batches", 1, ("last", "files", "totals", "stretches", "batches")
 )

@@ -135,7 +135,7 @@ def read_joins(layout: Layout) -> JoinRegister:
     """
     document = JOINS.read(layout.joins)
     if document is None:
-        if any(layout.manifests("").glob(f"{JOINS_NAME}.[0-9]*/*.json")):
+        if any(each.startswith(f"{JOINS_NAME}.") for each in layout.queries()):
             raise DamagedError(str(layout.joins), f"({JOINS.kind}) is missing")
         return JoinRegister()
     try:

@@ -12,6 +12,8 @@ from penstock.errors import CheckpointError, ConnectionFailedError, InputError
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
+from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
+from penstock.spark.storage.ledgers import LedgerFile
 from penstock.spark.storage.names import on_disk
 
 #: kinds of the files that a log names; they are the log's once they are published
@@ -23,7 +25,7 @@ STATUS = "the status of the newest run"
 #: what `identity.json` is, for messages
 IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
-LAYOUT_VERSION = 6
+LAYOUT_VERSION = 7
 
 
 def is_of_log(kind: str) -> bool:
@@ -70,9 +72,17 @@ class Layout:
         """
         return self.output / "_penstock" / "files" / folder.relative_to(self.output)
 
-    def manifests(self, stream: str) -> Path:
-        """One file a published batch, or a compacted range of batches."""
-        return self.output / "_penstock" / "manifests" / on_disk(stream)
+    def manifests(self, query: str) -> StoredDocuments:
+        """What a query has published: a manifest for each batch, and one for those whose files are merged."""
+        return StoredDocuments(self.ledger, ("batch", query))
+
+    def queries(self) -> list[str]:
+        """The queries that have published something."""
+        return StoredDocuments(self.ledger, ("batch",)).groups()
+
+    def planned(self) -> list[str]:
+        """The streams that have plan versions."""
+        return StoredDocuments(self.ledger, ("plan",)).groups()
 
     def staging(self, stream: str, batch: int) -> Path:
         """What the tasks of a batch wrote, before publication."""
@@ -83,14 +93,19 @@ class Layout:
         return self.checkpoint / on_disk(stream) / "staging" / str(batch)
 
     @property
-    def catalog(self) -> Path:
-        """The streams and views of the newest plan, for readers of the folder."""
-        return self.output / "_penstock" / "catalog.json"
+    def ledger(self) -> LedgerFile:
+        """The documents of both folders."""
+        return LedgerFile(self.output / "_penstock" / "ledger.sqlite")
 
     @property
-    def catalog_bases(self) -> Path:
+    def catalog(self) -> StoredDocument:
+        """The streams and views of the newest plan, for readers of the folder."""
+        return StoredDocument(self.ledger, ("catalog",))
+
+    @property
+    def catalog_bases(self) -> StoredDocuments:
         """What the catalog is stored as the difference from, where it has many views."""
-        return self.output / "_penstock" / "catalog"
+        return StoredDocuments(self.ledger, ("catalog_base",))
 
     @property
     def status(self) -> Path:
@@ -103,28 +118,32 @@ class Layout:
         return self.output / "events.jsonl"
 
     @property
-    def session(self) -> Path:
+    def session(self) -> StoredDocument:
         """What the session that the views were bound under has to keep to."""
-        return self.checkpoint / "session.json"
+        return StoredDocument(self.ledger, ("session",))
 
-    def plans(self, stream: str) -> Path:
+    def plans(self, stream: str) -> StoredDocuments:
         """Plan versions of a stream."""
-        return self.checkpoint / on_disk(stream) / "plans"
+        return StoredDocuments(self.ledger, ("plan", stream))
 
-    def plan_bases(self, stream: str) -> Path:
+    def plan_bases(self, stream: str) -> StoredDocuments:
         """What plan versions of many views are stored as the difference from."""
-        return self.plans(stream) / "bases"
+        return StoredDocuments(self.ledger, ("plan_base", stream))
 
-    def bindings(self, stream: str) -> Path:
+    def bindings(self, stream: str) -> StoredDocuments:
         """Which plan version each batch is bound to."""
-        return self.checkpoint / on_disk(stream) / "bindings"
+        return StoredDocuments(self.ledger, ("binding", stream))
 
     def spark(self, stream: str) -> Path:
         """Spark's own checkpoint of the stream's ingest query."""
         return self.checkpoint / on_disk(stream) / "spark"
 
-    def backfill(self, stream: str) -> Path:
-        """Which operators that began in mid-stream are settled, and what a backfill has staged."""
+    def backfilled(self, stream: str) -> StoredDocuments:
+        """Which operators that began in mid-stream are settled."""
+        return StoredDocuments(self.ledger, ("backfilled", stream))
+
+    def staged_backfill(self, stream: str) -> Path:
+        """What a backfill has staged."""
         return self.checkpoint / on_disk(stream) / "backfill"
 
     def log(self, stream: str) -> Path:
@@ -135,30 +154,43 @@ class Layout:
         """The files of one kind that the log's entries name."""
         return self.log(stream) / "files" / kind
 
-    def keyed(self, stream: str) -> Path:
+    def programs(self, stream: str) -> StoredDocuments:
         """The window views of each plan version."""
-        return self.checkpoint / on_disk(stream) / "keyed"
+        return StoredDocuments(self.ledger, ("program", stream))
+
+    def operators(self, stream: str) -> StoredDocuments:
+        """The window views of each operator, as they were bound."""
+        return StoredDocuments(self.ledger, ("operator", stream))
+
+    def shards(self, stream: str) -> StoredDocument:
+        """The shards of a stream's window views."""
+        return StoredDocument(self.ledger, ("shards", stream))
 
     def keyed_spark(self, stream: str) -> Path:
         """Spark's own checkpoint of the stream's keyed query."""
         return self.checkpoint / on_disk(stream) / "spark-keyed"
 
-    def cuts(self, lane: str) -> Path:
+    def cuts(self, lane: str) -> StoredDocuments:
         """The cuts of a lane that are not done with."""
-        return self.lane(lane) / "cuts"
+        return StoredDocuments(self.ledger, ("cut", lane))
 
     @property
-    def joins(self) -> Path:
+    def joins(self) -> StoredDocument:
         """The join views and the lanes that answer them."""
-        return self.checkpoint / "_lanes" / "joins.json"
+        return StoredDocument(self.ledger, ("joins",))
 
     @property
-    def deadlines(self) -> Path:
+    def deadlines(self) -> StoredDocument:
         """The views with a deadline."""
-        return self.checkpoint / "_lanes" / "deadlines.json"
+        return StoredDocument(self.ledger, ("deadlines",))
+
+    @property
+    def lanes(self) -> StoredDocuments:
+        """The lanes that have begun and not left, by name."""
+        return StoredDocuments(self.ledger, ("lane",))
 
     def lane(self, lane: str) -> Path:
-        """What a lane keeps for itself."""
+        """The files that a lane keeps for itself."""
         return self.checkpoint / "_lanes" / on_disk(lane)
 
     def static_tables(self, lane: str) -> Path:
@@ -178,17 +210,17 @@ class Layout:
         """The windows of a view with a deadline that were not released in time."""
         return self.output / "misses" / on_disk(view)
 
-    def result_views(self, stream: str) -> Path:
-        """What readers must know of a stream's window views: a file an operator."""
-        return self.output / "_penstock" / "results" / on_disk(stream)
+    def result_views(self, stream: str) -> StoredDocuments:
+        """What readers must know of a stream's window views: one an operator."""
+        return StoredDocuments(self.ledger, ("result_views", stream))
 
     def read_files(self, stream: str) -> Path:
         """What each file was when it was read, one line a file."""
         return self.checkpoint / on_disk(stream) / "files.jsonl"
 
-    def topics(self, stream: str) -> Path:
+    def topics(self, stream: str) -> StoredDocument:
         """Which topics a stream reads: their ids by name."""
-        return self.checkpoint / on_disk(stream) / "topics.json"
+        return StoredDocument(self.ledger, ("topics", stream))
 
     def replay(self, stream: str) -> Path:
         """The arrival-ordered copy that a replay source plays."""

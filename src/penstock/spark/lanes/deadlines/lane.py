@@ -55,7 +55,7 @@ from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder
+from penstock.spark.storage.formats import LANE
 
 #: the longest time between two looks at the logs and at the clock, seconds
 _LOOK_SECONDS = 0.1
@@ -104,8 +104,7 @@ class DeadlineLane(Lane):
         self._failures = FailedWindows(self.name, context.events)
         #: replaced as a whole by the lane's thread
         self._told: Mapping[str, Any] = {}
-        # what `started` looks for
-        make_folder(context.layout.cuts(self.name))
+        LANE.put(context.layout.lanes[self.name], {})
 
     @property
     def reader(self) -> str:

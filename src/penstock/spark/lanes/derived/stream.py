@@ -14,7 +14,6 @@ from penstock.spark.lanes.lane import Lane
 from penstock.spark.results.bound_views import store_views
 from penstock.spark.results.window_schemas import earlier_operators, readable_view
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
 
@@ -71,10 +70,9 @@ class DerivedStream:
         known = earlier_operators(layout, self.name, name, view.definition.id)
         if newest is not None and known and known[-1][0] == newest.operator:
             return newest.operator
-        stored = (
-            int(path.stem.partition("-")[2]) for path in layout.keyed(self.name).glob("operator-*.json")
+        number = 1 + max(
+            [-1, *layout.result_views(self.name).numbers(), *layout.operators(self.name).numbers()]
         )
-        number = 1 + max([-1, *numbered(layout.result_views(self.name)), *stored])
         registered = {name: RegisteredWindow(view.definition, number)}
         store_views(layout, self.name, number, [view.bound], registered)
         return number

@@ -55,7 +55,6 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.joins import RegisteredJoin
 
 _log = logging.getLogger(__name__)
@@ -106,7 +105,6 @@ class JoinLane(CutLane):
         }
         declared = {begun.stream: begun.entry for begun in registered.beginnings}
         self._beginnings = ViewBeginnings(declared, self.readers, self._first_batch)
-        make_folder(context.layout.lane(self.name))
         self._static = StaticRuns(
             context.spark,
             self.plan,

@@ -12,6 +12,7 @@ from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.asking import Asked
+from penstock.spark.lanes.cuts import Cuts
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import LogReader
@@ -80,13 +81,15 @@ class JoinViews:
         if register != self.register:
             store_joins(self._layout, register)
             self.register = register
-        return tuple(each for each in register.gone if self._layout.lane(each.lane).is_dir())
+        return tuple(each for each in register.gone if self._layout.lanes[each.lane].exists())
 
     def forget(self, gone: RegisteredJoin) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
         for stream in gone.definition.streams:
             LogReader(self._layout.log(stream)).leave(gone.lane)
+        Cuts(self._layout.cuts(gone.lane)).clear()
         shutil.rmtree(self._layout.lane(gone.lane), ignore_errors=True)
+        self._layout.lanes[gone.lane].remove()
 
     def asked(self, stream: str) -> list[Asked]:
         """What the views ask of a stream."""

@@ -131,7 +131,7 @@ def _program(context: KeyedContext, version: int) -> KeyedProgram:
     if program is None:
         raise CheckpointError(
             f"stream {context.stream}: the window views of plan version {version} are missing in "
-            f"{context.layout.keyed(context.stream)}; {REMEDY}"
+            f"{context.layout.programs(context.stream)}; {REMEDY}"
         )
     return program
 

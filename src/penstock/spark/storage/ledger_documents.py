@@ -1,0 +1,152 @@
+"""Documents in the ledger of a results folder: one under a key, or all of a kind under their numbers or names."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import DamagedError, UnexpectedDocumentError
+from penstock.spark.storage.ledgers import LedgerFile
+from penstock.stores.keys import Key
+from penstock.stores.ledger import ABSENT, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """One document; it says where it is where it is shown as text.
+
+    Attributes:
+        ledger: whose.
+        key: of it.
+    """
+
+    ledger: LedgerFile
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{'/'.join(map(str, self.key))} in {self.ledger}"
+
+    def get(self) -> bytes | None:
+        """Its content; None where it does not exist."""
+        reader = self.ledger.reader
+        return None if reader is None else reader.get(self.key)
+
+    def exists(self) -> bool:
+        """Whether it exists."""
+        return self.get() is not None
+
+    def signature(self) -> int | None:
+        """What changes with its content; None where it does not exist."""
+        content = self.get()
+        return None if content is None else zlib.crc32(content)
+
+    def replace(self, content: bytes) -> None:
+        """Store it, durable on return."""
+        self.ledger.writer.commit({self.key: content})
+
+    def put(self, content: bytes) -> bool:
+        """Store it unless it exists; returns False where it does."""
+        try:
+            self.ledger.writer.commit({self.key: content}, expect={self.key: ABSENT})
+        except UnexpectedDocumentError:
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Remove it; one that does not exist is none."""
+        self.ledger.writer.commit(deletes=[self.key])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocuments:
+    """The documents of one kind: their keys differ in the last part.
+
+    Attributes:
+        ledger: whose.
+        prefix: the parts of their keys before.
+    """
+
+    ledger: LedgerFile
+    prefix: Key
+
+    def __str__(self) -> str:
+        return str(StoredDocument(self.ledger, self.prefix))
+
+    def __getitem__(self, name: int | str) -> StoredDocument:
+        return StoredDocument(self.ledger, (*self.prefix, name))
+
+    def __iter__(self) -> Iterator[StoredDocument]:
+        return (StoredDocument(self.ledger, key) for key in self._keys())
+
+    def exists(self) -> bool:
+        """Whether one exists."""
+        return bool(self._keys())
+
+    def numbers(self) -> list[int]:
+        """The numbers of those that exist, ascending."""
+        return [key[-1] for key in self._keys() if isinstance(key[-1], int)]
+
+    def all(self, kind: str) -> dict[int | str, dict[str, Any]]:
+        """Those that exist by number or name, in this order; all of one state of the ledger.
+
+        Args:
+            kind: what they are, for messages.
+
+        Raises:
+            DamagedError: one is no JSON object.
+        """
+        return {key[-1]: parsed(content, self[key[-1]], kind) for key, content in self._entries()}
+
+    def names(self) -> list[str]:
+        """The names of those that exist, in order."""
+        return [key[-1] for key in self._keys() if isinstance(key[-1], str)]
+
+    def change(self, puts: Mapping[int | str, Mapping[str, Any]], gone: Iterable[int | str]) -> None:
+        """Store some of them and remove others in one commit, durable on return."""
+        stored = {(*self.prefix, name): json.dumps(each).encode() for name, each in puts.items()}
+        self.ledger.writer.commit(stored, [(*self.prefix, name) for name in gone])
+
+    def remove(self, names: Iterable[int | str]) -> None:
+        """Remove some of them in one commit."""
+        if gone := [(*self.prefix, name) for name in names]:
+            self.ledger.writer.commit(deletes=gone)
+
+    def groups(self) -> list[str]:
+        """The parts of keys behind the prefix under which documents exist, in order."""
+        reader = self.ledger.reader
+        found = () if reader is None else reader.scan(self.prefix)
+        return list(dict.fromkeys(str(key[len(self.prefix)]) for key, _ in found))
+
+    def _keys(self) -> list[Key]:
+        return [key for key, _ in self._entries()]
+
+    def _entries(self) -> list[Entry]:
+        reader, length = self.ledger.reader, len(self.prefix) + 1
+        found = () if reader is None else reader.scan(self.prefix)
+        return [entry for entry in found if len(entry.key) == length]
+
+
+def parsed(content: bytes, where: object, kind: str) -> dict[str, Any]:
+    """The JSON object that some bytes are.
+
+    Args:
+        content: the bytes.
+        where, kind: where they were read, and what they are; for messages.
+
+    Raises:
+        DamagedError: they are something else.
+    """
+    if not content:
+        raise DamagedError(str(where), f"({kind}) is damaged: it is empty")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            str(where), f"({kind}) is damaged: it is not a complete JSON document: {error}"
+        ) from None
+    if not isinstance(document, dict):
+        raise DamagedError(str(where), f"({kind}) is damaged: it is not a JSON object")
+    return document
