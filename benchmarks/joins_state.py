@@ -239,7 +239,7 @@ class Cuts:
 
     def _look(self) -> Look:
         found = look(self._spark, self._layout.output, self._newest + 1, self._began)
-        lanes = [path for path in (self._layout.joins.parent).rglob("*") if path.is_file()]
+        lanes = [path for path in (self._layout.checkpoint / "_lanes").rglob("*") if path.is_file()]
         found.figures["of the lane, files"] = float(len(lanes))
         return found
 

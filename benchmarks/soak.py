@@ -43,7 +43,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import Layout
 from soak_answers import Answers
 from soak_lives import STRETCHES, Life, Plan, Soak
-from soak_measures import BOUNDED, DEFINITIONS, PARTS, RESULTS
+from soak_measures import BOUNDED, PARTS, RESULTS
 from soak_stream import STREAM, Pace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +79,7 @@ def figures(soak: Soak) -> dict[str, list[float]]:
         **{f"{part}, MB": [soak.held(n, part) / MEGA for n in STRETCHES] for part in PARTS},
         "alive in the heap, MB": [soak.heap(stretch) / MEGA for stretch in STRETCHES],
     }
-    for kind in (*BOUNDED, DEFINITIONS, RESULTS):
+    for kind in (*BOUNDED, RESULTS):
         found = [soak.kept(stretch, kind) for stretch in STRETCHES]
         rows[f"{kind}, files"] = [files for files, _ in found]
         rows[f"{kind}, MB"] = [size / MEGA for _, size in found]
@@ -155,7 +155,7 @@ def draw(soak: Soak, rows: dict[str, list[float]], path: Path) -> None:
         held = [each.spent.memory[part] / MEGA for each in soak.samples]
         grid[1, 0].plot(minutes, held, label=part)
     grid[1, 0].set(title="memory, MB", xlabel="minutes")
-    for kind in (*BOUNDED, DEFINITIONS, RESULTS):
+    for kind in (*BOUNDED, RESULTS):
         grid[1, 1].plot(minutes, [each.kept[kind][0] for each in soak.samples], label=kind)
     grid[1, 1].set(title="files", xlabel="minutes")
     for axes in grid.flat:

@@ -11,11 +11,10 @@ _TICK = os.sysconf("SC_CLK_TCK")
 #: who spends processor time and holds memory; workers are all Python processes but the driver
 PARTS = ("driver", "jvm", "workers")
 #: what grows with the definitions of views there ever were, and not with time: told, not judged
-DEFINITIONS = "definitions"
 #: what users own; no row of it is ever removed
 RESULTS = "results"
 #: kinds of files that are to stay bounded
-BOUNDED = ("log", "checkpoint", "manifests", "events")
+BOUNDED = ("log", "checkpoint", "events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def spent(leader: int, *, with_memory: bool = True) -> Spent:
 
 def kept(output: Path) -> dict[str, tuple[int, int]]:
     """Files and bytes below a results folder, by kind."""
-    found = {kind: [0, 0] for kind in (*BOUNDED, DEFINITIONS, RESULTS)}
+    found = {kind: [0, 0] for kind in (*BOUNDED, RESULTS)}
     folders = [(output, "events")]
     while folders:
         folder, kind = folders.pop()
@@ -91,10 +90,6 @@ def _kind(folder: Path, above: str) -> str:
             return RESULTS
         case ("_penstock",) | ("_penstock", "checkpoint") | ("_penstock", "staging"):
             return "checkpoint"
-        case ("_penstock", "manifests"):
-            return "manifests"
-        case ("_penstock", "results") | ("_penstock", "checkpoint", _, "keyed" | "backfill"):
-            return DEFINITIONS
         case ("_penstock", "checkpoint", _, "log"):
             return "log"
         case _:

@@ -143,7 +143,7 @@ def test_views_that_differ_in_their_condition_share_an_operator(spark: SparkSess
         assert_equal_to_spark(spark, run.results(name), [data], sql)
     run.stop()
     layout = Layout(out, out / "_penstock/checkpoint")
-    assert len(list(layout.keyed("tuples").glob("operator-*.json"))) == 3
+    assert len(list(layout.operators("tuples"))) == 3
 
 
 def test_late_tuples_and_sums_too_large_are_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_a_killed_java_process_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "script.sql").write_text(script(tmp_path / "in", views))
     process = _command(tmp_path, "--master", "local[2]")
     deadline = time.monotonic() + 300
-    while not list((tmp_path / "out" / "_penstock" / "manifests").glob("orders/*.json")):
+    while not Layout.of(tmp_path / "out", None).manifests("orders").exists():
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)

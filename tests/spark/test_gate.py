@@ -19,6 +19,7 @@ from penstock.errors import InputError, UnsupportedError
 from penstock.spark.analysis.functions import ALLOWED, REFUSED
 from penstock.spark.analysis.gate import computed, queried, stored_schema, tried
 from penstock.spark.results.read import open_results
+from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -132,10 +133,10 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
 
 
 def edited(folder: Path, change: Any) -> None:
-    path = folder / "_penstock" / "catalog.json"
-    document = json.loads(path.read_bytes())
+    catalog = Layout.of(folder, None).catalog
+    document = json.loads(catalog.get() or b"")
     change(document)
-    path.write_text(json.dumps(document))
+    catalog.replace(json.dumps(document).encode())
 
 
 def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_path: Path) -> None:

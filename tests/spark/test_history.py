@@ -116,7 +116,7 @@ def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
     log = LogWriter(spark, layout, STREAM, SHARDS, table, horizon=0)
     log.views(0, {0: bound(spark, "v", TEXT, table)}, since=began)
     if is_never_whole:
-        BACKFILL.put(layout.backfill(STREAM) / "0.json", {"impossible": "Penstock reads such a source once"})
+        BACKFILL.put(layout.backfilled(STREAM)[0], {"impossible": "Penstock reads such a source once"})
     while log.taken + EACH <= table.num_rows:
         last = log.put(EACH)
     query = keyed(spark, layout, entries=24)

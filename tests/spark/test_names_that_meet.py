@@ -120,10 +120,10 @@ def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path
     assert run.changes("left_joined").columns == ["id", "op", "_op", "revision", "__op"]
     assert plain_rows(layout, "left_joined", 5, revisions=True).rows.column_names[-1] == "__op"
     # the catalog and the folder say how ours are called
-    catalog = json.loads(layout.catalog.read_text())
+    catalog = json.loads(layout.catalog.get() or b"")
     assert catalog["queries"] == {"changes": "_queries", "later": "_queries"}
     assert catalog["views"]["left_joined"]["marks"]["op"] == "__op"
-    described = json.loads((layout.result_views("changes")[0]).read_text())["views"]["plain"]
+    described = json.loads(layout.result_views("changes")[0].get() or b"")["views"]["plain"]
     assert described["marks"]["revision"] == "_revision"
     names = ["penstock_ordinal", "penstock_batch"]
     assert set(map(tuple, handed["whole"])) == {(*own, *names, "penstock_definition")}

@@ -17,7 +17,6 @@ from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.stores import durable
@@ -173,4 +172,4 @@ def test_window_views_of_plans_that_the_log_has_left_behind_go(layout: Layout) -
     assert reader.first > 4 * SEGMENT
     last_gone = reader.first // SEGMENT - 1
     # that of the last entry that went is that of the state of a reader that has not gone on
-    assert numbered(layout.keyed("s")) == [1, *range(last_gone, len(every))]
+    assert layout.programs("s").numbers() == [1, *range(last_gone, len(every))]

@@ -21,6 +21,7 @@ from penstock.cli.main import app
 from penstock.page import child
 from penstock.page.child import page_address, page_beside
 from penstock.page.listening import Place, Rules, listen
+from penstock.spark.storage.layout import Layout
 
 #: how Prometheus asks
 _PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
@@ -128,7 +129,7 @@ def test_an_address_of_another_form_is_refused_by_the_name_of_its_option(folder:
 def test_a_folder_that_cannot_be_read_keeps_its_metrics_and_says_so(folder: Path) -> None:
     with served(folder, metrics_alone=True) as page:
         before = page.get("/metrics").body
-        (folder / "_penstock" / "catalog.json").write_text("{")
+        Layout.of(folder, None).catalog.replace(b"{")
         until = time.monotonic() + 30
         while b"penstock_folder_up 0.0" not in (after := page.get("/metrics").body):
             assert time.monotonic() < until

@@ -220,6 +220,7 @@ class Execution:
                     query.log.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
+                self.layout.ledger.close()
                 self._lock.release()
         return True
 

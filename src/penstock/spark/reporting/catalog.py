@@ -18,6 +18,7 @@ def known_catalog(layout: Layout) -> dict[str, Any] | None:
     Raises:
         DamagedError: it is damaged, or missing beside results.
     """
+    layout.refuse_lost_ledger()
     catalog = EITHER_CATALOG.read(layout.catalog)
     if catalog is None:
         if layout.queries():

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import CheckpointError, ConnectionFailedError, InputError
+from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, InputError
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
@@ -275,6 +275,16 @@ class Layout:
                 f"output folder {self.output} has the results of another checkpoint than {self.checkpoint}. Use the "
                 "checkpoint that it was written with, or a new output folder"
             )
+        self.refuse_lost_ledger()
+
+    def refuse_lost_ledger(self) -> None:
+        """Makes sure that a folder with results has its ledger.
+
+        Raises:
+            DamagedError: it is missing.
+        """
+        if not self.ledger.path.exists() and (self.output / "_penstock" / "identity.json").exists():
+            raise DamagedError(str(self.ledger), "(the ledger of the results folder) is missing")
 
     def open(self) -> None:
         """Creates both folders and makes sure that they belong together.
@@ -290,6 +300,8 @@ class Layout:
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
             known = read_json(identity, IDENTITY)
             assert known is not None, "it has just been put"
+            # before the folder says that it has one
+            _ = self.ledger.writer
             put_json_if_absent(self.output / "_penstock" / "identity.json", known)
         except OSError as error:
             raise _unusable(error, self.output) from error
