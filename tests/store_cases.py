@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from slatedb.uniffi import ObjectStore
 
 from penstock.stores.files import Files
 from penstock.stores.ledger import Ledger, LedgerReader
 from penstock.stores.local_files import LocalFiles
+from penstock.stores.slate_ledger import SlateLedger, SlateReader
+from penstock.stores.slate_place import SlatePlace
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
 
 
@@ -53,7 +56,30 @@ class SqliteCase(LedgerCase):
         return SqliteReader(self.folder / "ledger.db")
 
 
-LEDGERS = [SqliteCase]
+class SlateCase(LedgerCase):
+    name = "slate-memory"
+
+    def _place(self) -> SlatePlace:
+        if not hasattr(self, "_store"):
+            self._store = ObjectStore.resolve("memory:///")
+        return SlatePlace(self._store, "ledger", "memory:///ledger")
+
+    def _open(self) -> Ledger:
+        return SlateLedger(self._place())
+
+    def _read(self) -> LedgerReader:
+        return SlateReader(self._place())
+
+
+class SlateFolderCase(SlateCase):
+    name = "slate-folder"
+
+    def _place(self) -> SlatePlace:
+        path = self.folder / "ledger"
+        return SlatePlace(ObjectStore.resolve("file:///"), str(path).lstrip("/"), str(path))
+
+
+LEDGERS = [SqliteCase, SlateCase, SlateFolderCase]
 
 
 def local_files(_: pytest.FixtureRequest, folder: Path) -> Files:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import (
-    CheckpointError,
     ConnectionFailedError,
     DamagedError,
     FencedError,
@@ -28,7 +27,7 @@ from penstock.errors import (
 )
 from penstock.stores.durable import beside, make_folder, sync_folder
 from penstock.stores.keys import Key, decoded_key, encoded_key
-from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer
+from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
 from penstock.stores.sqlite_failures import failures
 
 #: version of the tables; a ledger of another version is refused
@@ -189,11 +188,7 @@ class SqliteView(View):
                 str(self._path), f"({_KIND}) is damaged: it is another database, or an empty one"
             )
         if found != LAYOUT:
-            raise CheckpointError(
-                f"{self._path}, {_KIND}, has layout {found}; this version of Penstock reads layout {LAYOUT}. "
-                f"Use {'a newer' if found > LAYOUT else 'the'} version of Penstock that wrote it, or start with a new checkpoint "
-                "and a new output folder"
-            )
+            raise other_layout(str(self._path), found, LAYOUT)
 
     def check_sums(self) -> None:
         """Make sure that all documents exist that were committed, and no others.
