@@ -122,7 +122,10 @@ class LedgerReader(View, Protocol):
     """
 
     def snapshot(self) -> AbstractContextManager[View]:
-        """Give one state of the ledger for several reads, inside the `with` block."""
+        """Give one state of the ledger for several reads, inside the `with` block.
+
+        A reader of an object store copies all documents into memory for it.
+        """
         ...
 
     def writer(self) -> Writer:

@@ -12,9 +12,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any
 
 import slatedb.uniffi as slate
@@ -22,7 +24,7 @@ import slatedb.uniffi as slate
 from penstock.errors import DamagedError, PenstockError, UnexpectedDocumentError
 from penstock.stores.keys import Key, decoded_key, encoded_key
 from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
-from penstock.stores.slate_place import NEVER_MS, POLL_MS, SlatePlace, begun
+from penstock.stores.slate_place import SlatePlace, begun
 
 #: version of what a ledger has beside its documents; a ledger of another version is refused
 LAYOUT = 1
@@ -67,12 +69,7 @@ class SlateView(View):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        left = limit
-        for key, document in self.raw_scan(Range(prefix, after, before), reverse):
-            if left is not None:
-                if left <= 0:
-                    return
-                left -= 1
+        for key, document in islice(self.raw_scan(Range(prefix, after, before), reverse), limit):
             yield Entry(decoded_key(key), document)
 
     def raw_scan(self, within: Range, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
@@ -118,6 +115,38 @@ class SlateView(View):
             raise other_layout(self._place.address, found, LAYOUT)
 
 
+class CopiedView(View):
+    """Documents in memory.
+
+    Args:
+        rows: encoded keys and documents, in order of key.
+    """
+
+    def __init__(self, rows: Sequence[tuple[bytes, Document]]) -> None:
+        self._keys = [key for key, _ in rows]
+        self._documents = [document for _, document in rows]
+
+    def get(self, key: Key) -> Document | None:
+        encoded = encoded_key(key)
+        place = bisect_left(self._keys, encoded)
+        found = place < len(self._keys) and self._keys[place] == encoded
+        return self._documents[place] if found else None
+
+    def scan(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        within = Range(prefix, after, before)
+        places = range(bisect_left(self._keys, within.begin), bisect_left(self._keys, within.end))
+        for place in islice(reversed(places) if reverse else places, limit):
+            yield Entry(decoded_key(self._keys[place]), self._documents[place])
+
+
 class SlateReader(LedgerReader):
     """Reads a ledger beside the process that writes it.
 
@@ -161,13 +190,8 @@ class SlateReader(LedgerReader):
 
     @contextmanager
     def snapshot(self) -> Iterator[View]:
-        with self._failures():
-            database = self._place.reader(NEVER_MS)
-        try:
-            yield SlateView(database, self._place)
-        finally:
-            with self._failures():
-                self._place.completed(database.shutdown())
+        # a reader moves on by itself, and only a scan sees one state
+        yield CopiedView(list(self._view.raw_scan(Range())))
 
     def writer(self) -> Writer:
         return self._view.writer()
@@ -178,7 +202,7 @@ class SlateReader(LedgerReader):
                 self._shut()
 
     def _opened(self) -> Any:
-        return self._place.reader(POLL_MS)
+        return self._place.reader()
 
     def _failures(self) -> AbstractContextManager[None]:
         return self._place.failures()

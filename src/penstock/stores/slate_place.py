@@ -22,8 +22,10 @@ Result = TypeVar("Result")
 PATIENCE = 60.0
 #: bytes of blocks that are kept in memory
 _CACHE_BYTES = 64 << 20
-#: a reader looks for new commits so often; a pinned one never does
-POLL_MS, NEVER_MS = 500, 1 << 40
+#: a reader looks for new commits so often
+_POLL_MS = 500
+#: a reader has no checkpoint of its own that would end
+_LIFETIME_MS = 1 << 40
 #: objects that nobody needs live so long for those who read them
 _GRACE = "1800s"
 _SETTINGS = {
@@ -65,11 +67,8 @@ class SlatePlace:
         builder.with_db_cache(_blocks(), 0)
         return self.completed(builder.build())
 
-    def reader(self, poll_ms: int) -> Any:
+    def reader(self) -> Any:
         """Return the database, opened for reading.
-
-        Args:
-            poll_ms: how often it looks for new commits.
 
         Raises:
             FileNotFoundError: no ledger is there.
@@ -78,8 +77,8 @@ class SlatePlace:
         builder.with_reader_mode(slate.ReaderMode.FOLLOW_LATEST())
         builder.with_options(
             slate.ReaderOptions(
-                manifest_poll_interval_ms=poll_ms,
-                checkpoint_lifetime_ms=NEVER_MS,
+                manifest_poll_interval_ms=_POLL_MS,
+                checkpoint_lifetime_ms=_LIFETIME_MS,
                 max_memtable_bytes=_CACHE_BYTES,
                 skip_wal_replay=False,
             )
