@@ -158,10 +158,6 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
-        if not self.is_local:
-            # SlateDB repeats what never succeeds
-            with failures(str(self), "reading and listing"):
-                next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
         return SlateReader(self._slate())
 
     def check(self) -> None:
@@ -201,6 +197,10 @@ class StoreAddress:
     def _slate(self) -> SlatePlace:
         """Where the ledger of SlateDB is; its store reads the environment alone."""
         ledger = self / _SLATE_NAME
+        if not self.is_local:
+            # SlateDB repeats for long what never succeeds
+            with failures(str(self), "reading and listing"):
+                next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
             Path(ledger.path).mkdir(parents=True, exist_ok=True)
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))

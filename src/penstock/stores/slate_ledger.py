@@ -24,7 +24,7 @@ import slatedb.uniffi as slate
 from penstock.errors import DamagedError, PenstockError, UnexpectedDocumentError
 from penstock.stores.keys import Key, decoded_key, encoded_key
 from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
-from penstock.stores.slate_place import SlatePlace, begun
+from penstock.stores.slate_place import SlatePlace, absent, begun
 
 #: version of what a ledger has beside its documents; a ledger of another version is refused
 LAYOUT = 1
@@ -104,11 +104,14 @@ class SlateView(View):
         """Make sure that this is a ledger of this version.
 
         Raises:
+            FileNotFoundError: its writer was stopped before the first commit.
             DamagedError: it is no ledger.
             CheckpointError: it is of another version.
         """
         content = self.raw(_LAYOUT_KEY)
         if content is None:
+            if next(self.raw_scan(Range()), None) is None:
+                raise absent(self._place.address)
             raise DamagedError(self._place.address, "(the ledger) is damaged: it does not name its layout")
         found = json.loads(content)
         if found != LAYOUT:

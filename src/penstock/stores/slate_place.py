@@ -89,7 +89,7 @@ class SlatePlace:
         except slate.Error.Data as error:
             if "failed to find latest" not in str(error):
                 raise
-        raise FileNotFoundError(errno.ENOENT, "the ledger does not exist", self.address)
+        raise absent(self.address)
 
     def completed(self, call: Coroutine[Any, Any, Result]) -> Result:
         """Wait for a call of SlateDB.
@@ -132,6 +132,11 @@ class SlatePlace:
             if not failed and (isinstance(error, slate.Error.Data) or "CallbackError" in told):
                 raise DamagedError(self.address, f"(the ledger) is damaged: {told}") from error
             raise StoreFailedError(errno.EIO, told, self.address) from error
+
+
+def absent(address: str) -> FileNotFoundError:
+    """Return the error of a place without a ledger."""
+    return FileNotFoundError(errno.ENOENT, "the ledger does not exist", address)
 
 
 def begun(call: Coroutine[Any, Any, Result]) -> Future[Result]:
