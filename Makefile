@@ -6,6 +6,8 @@ CACHE := .cache
 INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
 TOPICS ?=
+S3_PORT ?= 8333
+BUCKETS ?= penstock
 MASTER_PORT ?= 7077
 # so many tests run at a time, each worker with a Spark session and a Kafka broker of its own (4 GB); 0: in one process
 WORKERS ?= 2
@@ -18,11 +20,11 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars axe screenshots kafka kafka-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars axe screenshots kafka kafka-stop s3 s3-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 $(INSTALLED): requirements/build.txt requirements/dev.txt pyproject.toml
 	@scripts/venv.sh $(VENV) $(PYTHON)
@@ -154,6 +156,12 @@ kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT) 
 kafka-stop: $(INSTALLED) ## stop that broker
 	@$(BIN)/python -m penstock.testing.kafka stop --data $(CACHE)/kafka-data
 
+s3: $(INSTALLED) ## start an S3 server on 127.0.0.1:8333 (S3_PORT) and create buckets (BUCKETS=penstock)
+	@$(BIN)/python -m penstock.testing.s3 start --port $(S3_PORT) --buckets "$(BUCKETS)" --data $(CACHE)/s3-data
+
+s3-stop: $(INSTALLED) ## stop that server
+	@$(BIN)/python -m penstock.testing.s3 stop --data $(CACHE)/s3-data
+
 cluster: java $(INSTALLED) ## start a standalone master and two workers on 127.0.0.1:7077 (MASTER_PORT)
 	@$(BIN)/python -m penstock.testing.cluster start --port $(MASTER_PORT) --data $(CACHE)/cluster
 
@@ -171,5 +179,5 @@ lock: $(INSTALLED) ## pin the newest versions that pyproject.toml allows, with t
 	scripts/lock.sh $(BIN)/uv
 
 clean: ## remove what the other targets made, .venv and the fetched jars included
-	-@[ ! -x $(BIN)/python ] || $(MAKE) --no-print-directory kafka-stop cluster-stop
+	-@[ ! -x $(BIN)/python ] || $(MAKE) --no-print-directory kafka-stop s3-stop cluster-stop
 	rm -rf $(VENV) $(CACHE) out build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.testing.cluster import StandaloneCluster
     from penstock.testing.kafka import KafkaBroker
+    from penstock.testing.s3 import S3Server
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
@@ -102,6 +103,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
     with KafkaBroker(jars, tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that all tests share, with the bucket `bucket`: give prefixes names of their own, leave it running."""
+    from penstock.errors import ConnectionFailedError
+    from penstock.testing.s3 import S3Server
+
+    try:
+        server = S3Server(tmp_path_factory.mktemp("s3"))
+    except ConnectionFailedError as error:
+        pytest.skip(str(error))
+    with server:
+        server.create_bucket("bucket")
+        yield server
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+#: no file system has the one, and some object stores take the other for a slash
+_FORBIDDEN = frozenset("\0\\")
 #: what a file is made of; a path is that of a local file, which the store takes away
 Content = bytes | memoryview | Path
 
@@ -107,6 +109,12 @@ def checked_name(name: str) -> str:
     Raises:
         ValueError: it is not a relative path, or a part of it is empty or begins with a dot.
     """
-    if not name or any(not part or part.startswith(".") for part in name.split("/")) or "\0" in name:
-        raise ValueError(f"'{name}' is not the name of a file: no part may be empty or begin with a dot")
+    if (
+        not name
+        or any(not part or part.startswith(".") for part in name.split("/"))
+        or _FORBIDDEN & set(name)
+    ):
+        raise ValueError(
+            f"'{name}' is not the name of a file: no part may be empty, begin with a dot or have a backslash"
+        )
     return name

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
+from penstock.errors import CheckpointError
 from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_key
 
 Document: TypeAlias = bytes
@@ -121,7 +122,10 @@ class LedgerReader(View, Protocol):
     """
 
     def snapshot(self) -> AbstractContextManager[View]:
-        """Give one state of the ledger for several reads, inside the `with` block."""
+        """Give one state of the ledger for several reads, inside the `with` block.
+
+        A reader of an object store copies all documents into memory for it.
+        """
         ...
 
     def writer(self) -> Writer:
@@ -160,3 +164,16 @@ class Ledger(LedgerReader, Protocol):
     def close(self) -> None:
         """Release the ledger. Everything that was committed is durable before."""
         ...
+
+
+def other_layout(address: str, found: int, read: int) -> CheckpointError:
+    """Return the error of a ledger of another layout.
+
+    Args:
+        address: where it is.
+        found, read: its layout, and the one that this version of Penstock reads.
+    """
+    return CheckpointError(
+        f"{address} (the ledger) has layout {found}; this version of Penstock reads layout {read}. Use the version of Penstock "
+        "that wrote it, or start with a new checkpoint and a new output folder"
+    )

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import (
-    CheckpointError,
     ConnectionFailedError,
     DamagedError,
     FencedError,
@@ -28,7 +27,7 @@ from penstock.errors import (
 )
 from penstock.stores.durable import beside, make_folder, sync_folder
 from penstock.stores.keys import Key, decoded_key, encoded_key
-from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer
+from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
 from penstock.stores.sqlite_failures import failures
 
 #: version of the tables; a ledger of another version is refused
@@ -122,7 +121,7 @@ class SqliteReader(LedgerReader):
                 raise ValueError(f"{self._path} ({_KIND}) is closed")
             if self._idle:
                 return self._idle.pop()
-        return _connected(self._path, "ro")
+        return _connected_to_read(self._path)
 
     def _return(self, connection: sqlite3.Connection) -> None:
         with self._guard:
@@ -189,11 +188,7 @@ class SqliteView(View):
                 str(self._path), f"({_KIND}) is damaged: it is another database, or an empty one"
             )
         if found != LAYOUT:
-            raise CheckpointError(
-                f"{self._path}, {_KIND}, has layout {found}; this version of Penstock reads layout {LAYOUT}. "
-                f"Use {'a newer' if found > LAYOUT else 'the'} version of Penstock that wrote it, or start with a new checkpoint "
-                "and a new output folder"
-            )
+            raise other_layout(str(self._path), found, LAYOUT)
 
     def check_sums(self) -> None:
         """Make sure that all documents exist that were committed, and no others.
@@ -239,7 +234,7 @@ class SqliteLedger(SqliteReader, Ledger):
             _create_missing(path)
             super().__init__(path)
             self._writing = threading.Lock()
-            self._write = _connected(path, "rw")
+            self._write = _connected(path)
             try:
                 _configure(self._write, path)
                 self._epoch = self._take_over()
@@ -348,22 +343,29 @@ def _checksum(key: bytes, document: Document) -> int:
     return zlib.crc32(document, zlib.crc32(key))
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
+def _connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
         address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema")
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if mode != "ro" or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _log(path).exists():
-            raise
-        # nobody writes it, and SQLite must not create its files beside it in a folder that is not ours
-        return _connected(path, "ro&immutable=1")
     except sqlite3.Error:
         connection.close()
         raise
+    return connection
+
+
+def _connected_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that reads, and yet may write where it can: what a killed writer left has to be recovered."""
+    try:
+        connection = _connected(path)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _log(path).exists():
+            raise
+        # nobody writes it, and SQLite cannot create its files in a folder that is read-only
+        connection = _connected(path, "ro&immutable=1")
+    connection.execute("PRAGMA query_only = ON")
     return connection
 
 
