@@ -216,7 +216,7 @@ def test_windows_whose_log_was_set_back_are_refused(
 
 def test_a_missing_program_is_no_program_without_views(spark: SparkSession, log: LogWriter) -> None:
     log.put(100)
-    (log.layout.programs("orders")[0]).unlink()
+    log.layout.programs("orders")[0].remove()
     with pytest.raises(StreamFailedError, match="window views of plan version 0 are missing"):
         _follow(spark, log)
 

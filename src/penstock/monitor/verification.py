@@ -261,7 +261,8 @@ def _ledger(layout: Layout, found: Findings) -> None:
         return
     found.files += 1
     found.bytes += path.stat().st_size
-    found.look(path, reader.check)
+    with reader.snapshot() as view:
+        found.look(path, view.check_sums)
     for key, _ in found.look(path, lambda: list(reader.scan())) or ():
         document = StoredDocument(layout.ledger, key)
         if isinstance(key[0], str) and key[0] in _LEDGER:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from penstock.stores.ledger import Ledger, LedgerReader
+from penstock.stores.ledger import Ledger
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
 
-Opened = TypeVar("Opened", bound=LedgerReader)
+Opened = TypeVar("Opened", bound=SqliteReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class _Opening(Generic[Opened]):
 
 
 _guard = threading.Lock()
-_readers: dict[Path, _Opening[LedgerReader]] = {}
-_writers: dict[Path, _Opening[Ledger]] = {}
+_readers: dict[Path, _Opening[SqliteReader]] = {}
+_writers: dict[Path, _Opening[SqliteLedger]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class LedgerFile:
         return str(self.path)
 
     @property
-    def reader(self) -> LedgerReader | None:
+    def reader(self) -> SqliteReader | None:
         """The ledger, None where it does not exist yet; of a process that writes it the same that is written.
 
         Raises:
