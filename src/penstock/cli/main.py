@@ -15,6 +15,7 @@ import typer
 from penstock.cli.check import check
 from penstock.cli.demo import demo
 from penstock.cli.explain import explain
+from penstock.cli.files import files
 from penstock.cli.import_rules import import_rules
 from penstock.cli.page import page
 from penstock.cli.results import results
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, why, results, status, page, quarantine, verify, simulate, demo):
+for command in (run, check, explain, why, results, status, page, quarantine, files, verify, simulate, demo):
     app.command()(command)
 app.command("try")(try_view)
 app.command("import")(import_rules)

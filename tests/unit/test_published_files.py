@@ -1,0 +1,108 @@
+"""`penstock files`: what is published, as paths and as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import StructType
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from penstock.errors import DamagedError, InputError, UnknownNameError
+from penstock.monitor.published import published_files
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.publish import Publisher
+from penstock.spark.results.cataloguing import CatalogWriter
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import write_staged
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.layout import Layout
+
+STREAM, VIEWS = "s", {"large": ViewDefinition("large", "large:1", "", "TRUE", None)}
+
+
+def _publish(publisher: Publisher, layout: Layout, query: str, batch: int, *kinds: str) -> None:
+    staged = [
+        write_staged(kind, layout.staging(query, batch) / f"{number}.parquet", pa.table({"batch": [batch]}))
+        for number, kind in enumerate(kinds)
+    ]
+    publisher.publish(batch, [MadeResults(0, 0, staged)], {"batch": batch})
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Five batches of a stream, three of them merged, quarantined records in each, and two of a window view."""
+    found = Layout.of(tmp_path / "out", None)
+    found.open()
+    windows = {"w": WindowDefinition("w", "w:1", "SELECT 1")}
+    CatalogWriter(found).write({STREAM: StructType()}, {STREAM: {**VIEWS, **windows}})
+    publisher = Publisher(found, STREAM)
+    for batch in range(5):
+        _publish(publisher, found, STREAM, batch, "matches", "quarantine")
+    publisher.compact(2)
+    windows_publisher = Publisher(found, results_of(STREAM), (), owner=STREAM)
+    for batch in range(2):
+        _publish(windows_publisher, found, results_of(STREAM), batch, view_kind(0, "w"))
+    return found
+
+
+def test_each_published_row_is_in_one_listed_file(layout: Layout) -> None:
+    found = published_files(layout.output)
+    rows = {
+        (kind, name): [
+            row
+            for file in found
+            if (file.kind, file.name) == (kind, name)
+            for row in pq.read_table(file.path)["batch"].to_pylist()
+        ]
+        for kind, name in {(file.kind, file.name) for file in found}
+    }
+    assert rows == {
+        ("matches", STREAM): [0, 1, 2, 3, 4],
+        ("quarantine", STREAM): [0, 1, 2, 3, 4],
+        ("results", "w"): [0, 1],
+    }
+    assert [(file.first, file.last, file.rows) for file in found if file.kind == "matches"] == [
+        (0, 2, 3),
+        (3, 3, 1),
+        (4, 4, 1),
+    ]
+    assert all(file.bytes == file.path.stat().st_size for file in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [(STREAM, {"matches", "quarantine"}), ("large", {"matches"}), ("w", {"results"})],
+)
+def test_the_files_of_a_stream_or_view(layout: Layout, name: str, kinds: set[str]) -> None:
+    found = published_files(layout.output, name)
+    assert {file.kind for file in found} == kinds
+    listed = CliRunner().invoke(app, ["files", str(layout.output), name]).stdout.splitlines()
+    assert listed == [str(file.path) for file in found]
+    told = CliRunner().invoke(app, ["files", str(layout.output), name, "--format", "json"]).stdout
+    assert [json.loads(line)["path"] for line in told.splitlines()] == listed
+
+
+def test_a_name_that_does_not_exist_a_folder_and_a_file_that_do_not(layout: Layout, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"view x does not exist\. Existing names: large, s, w"):
+        published_files(layout.output, "x")
+    with pytest.raises(InputError, match="does not exist"):
+        published_files(tmp_path / "none")
+    published_files(layout.output, "w")[0].path.unlink()
+    (layout.results("w") / "0000000000-0-00000.s.parquet").unlink()
+    with pytest.raises(DamagedError, match="is missing: the manifests"):
+        published_files(layout.output)
+
+
+def test_a_folder_without_its_ledger_is_damaged(layout: Layout) -> None:
+    layout.ledger.close()
+    layout.ledger.path.unlink()
+    for refuse in (layout.check, lambda: published_files(layout.output)):
+        with pytest.raises(
+            DamagedError, match=r"ledger\.sqlite \(the ledger of the results folder\) is missing"
+        ):
+            refuse()
