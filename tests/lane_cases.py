@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine_cases import names
+from log_places import log_at
 from penstock.operators.windows.aggregates import ROWS
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS
@@ -131,7 +132,7 @@ class PartialsLane(PairLane):
     def answer(self, cut: Cut, staging: Path) -> CutAnswer:
         self.goes_on.wait()
         task = _ShardPairs(
-            cut, str(staging), {name: reader.folder for name, reader in self.readers.items()}, self._operators
+            cut, str(staging), {name: reader.log for name, reader in self.readers.items()}, self._operators
         )
         made = self.jobs.run(task, range(self._shards))
         self.answered.append(cut)
@@ -148,7 +149,7 @@ class _ShardPairs:
     operators: Mapping[str, int]
 
     def __call__(self, shard: int) -> MadeResults:
-        readers = {name: LogReader(folder) for name, folder in self.folders.items()}
+        readers = {name: LogReader(log_at(folder)) for name, folder in self.folders.items()}
 
         def tally(reader: LogReader, entries: Sequence[Entry]) -> pa.Table:
             operator = next(self.operators[name] for name, each in readers.items() if each is reader)

@@ -31,7 +31,7 @@ from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import fixed_shards
-from penstock.spark.log.stream_log import FINAL, PLAN, LogReader
+from penstock.spark.log.stream_log import FINAL, PLAN, Kept, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.sources.kafka_source import KafkaJsonSource
 from penstock.spark.sources.source import DataFrameSource, Source
@@ -338,7 +338,7 @@ def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path
     commits = first.layout.spark("readings") / "commits"
     for published in (True, False):
         _uncommit(commits, 2)
-        LogReader(first.layout.log("readings")).entry_path(before[-1].number).unlink()
+        first.layout.log("readings").entries[before[-1].number].remove()
         if not published:
             first.layout.manifests("readings")[2].remove()
         again = Ingest(spark, folder, parquet(spark, folder), views)
@@ -396,7 +396,7 @@ def test_a_tuple_beyond_the_history_goes_to_the_quarantine(spark: SparkSession, 
         return ingest, taken
 
     assert batch(FILES)[1] == 40
-    LOG_KEPT.replace(log.kept_path, {"first": 0, "before": noon})
+    LOG_KEPT.replace(log.log.kept, Kept(before=noon).document())
     log.put_mark("windows", 0, **{**told, PLAN: -1})
     assert batch(FILES + 1)[1] == 40, "some view of the plan may need them"
     log.put_mark("windows", 0, **{**told, FINAL: noon - 600_000_000})

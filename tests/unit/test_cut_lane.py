@@ -21,9 +21,10 @@ from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach
 from penstock.spark.lanes.lane import Lane
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.log.stream_log import SEGMENT, Kept, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.sinks import Sink
+from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -379,7 +380,7 @@ def test_a_lane_joins_a_log_where_it_begins(
 ) -> None:
     feeds[0].put(10)
     before = feeds[0].tuples
-    (layout.log("a") / "kept.json").write_text(json.dumps({"format": 1, "first": 10, "before": None}))
+    LOG_KEPT.replace(layout.log("a").kept, Kept(10).document())
     keeper = feeds[0].keeper()
     lane = begin(PairLane(NAME, lane_context(layout), [keeper]))
     wait(lambda: LogReader(layout.log("a")).marks() == {NAME: 9})
@@ -433,16 +434,20 @@ def test_cuts_are_merged_and_gone_on_from(
 
 def _set_back(layout: Layout) -> str:
     """The log is another one from some entry on."""
-    shutil.rmtree(layout.log("a"))
+    log = layout.log("a")
+    for documents in (log.entries, log.readers, log.segments):
+        for document in documents:
+            document.remove()
+    log.kept.remove()
+    shutil.rmtree(log.files)
     other = Feed(layout, "a", np.random.default_rng(9))
     other.put(5)
     return "lane test.pairs has answered the log of stream a up to entry 2, but"
 
 
 def _cut_off(layout: Layout) -> str:
-    for name in ("1", "2"):
-        (layout.log("a") / "entries" / f"000000000{name}.json").unlink()
-    return r"entries/0000000002\.json is missing or another"
+    layout.log("a").entries.remove([1, 2])
+    return "entry/a/2 in .* is missing or another"
 
 
 def _without_results(layout: Layout) -> str:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine_cases import names
+from log_places import log_at
 from penstock.errors import CheckpointError
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication import compaction, publish
@@ -139,7 +140,7 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[
 def test_a_new_log_lasts_with_the_folders_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
     layout = _layout(tmp_path)
     folder = layout.log(STREAM)
-    StreamLog(folder)
+    StreamLog(log_at(folder))
     above = (tmp_path, layout.output, layout.checkpoint, folder.parent, folder)
     assert {("sync", str(each)) for each in above} <= set(calls)
 

@@ -177,22 +177,22 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
     "LOG_ENTRY": (
         lambda layout: StreamLog(layout.log("s")).append(Entry(0, 0, 0, 0)),
         lambda layout: _log(layout).entry(0),
-        lambda layout: _log(layout).entry_path(0),
+        lambda layout: layout.log("s").entries[0],
     ),
     "LOG_SEGMENT": (
         lambda layout: _segment(layout, 1e12),
         lambda layout: _log(layout).entry(0),
-        lambda layout: _log(layout).segment_path(0),
+        lambda layout: layout.log("s").segments[0],
     ),
     "LOG_KEPT": (
         lambda layout: _segment(layout, 0),
         lambda layout: _log(layout).kept(),
-        lambda layout: _log(layout).kept_path,
+        lambda layout: layout.log("s").kept,
     ),
     "LOG_READER": (
         lambda layout: _log(layout).put_mark("r", 3),
         lambda layout: _log(layout).marks(),
-        lambda layout: layout.log("s") / "readers" / "r.json",
+        lambda layout: layout.log("s").readers["r"],
     ),
     "READ_FILES": (
         lambda layout: _watch(layout).answered({}),

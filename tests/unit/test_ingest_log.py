@@ -15,7 +15,7 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
-from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
+from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, Kept, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
@@ -112,7 +112,7 @@ def test_what_is_too_late_is_known_over_a_change_of_plan(layout: Layout) -> None
         before.store_program(program(version, **views))
     put(before, 0)
     before.close()
-    LOG_KEPT.replace(layout.log("s") / "kept.json", {"first": 0, "before": 100})
+    LOG_KEPT.replace(layout.log("s").kept, Kept(before=100).document())
     log = IngestLog(layout, "s", Settings(), EventLog(layout.events))
     reader = LogReader(layout.log("s"))
 

@@ -68,7 +68,7 @@ def test_a_whole_folder(layout: Layout) -> None:
 
 def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     matches = layout.matches("s") / "0000000001-0-00000.parquet"
-    run = layout.log("s") / "files" / tuples_kind(1) / "0.arrow"
+    run = layout.log("s").files / tuples_kind(1) / "0.arrow"
     for path in (matches, run):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
@@ -97,7 +97,7 @@ def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> 
 
 
 def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:
-    (layout.log("s") / "files" / tuples_kind(1) / "0.arrow").unlink()
+    (layout.log("s").files / tuples_kind(1) / "0.arrow").unlink()
     lock = CheckpointLock(layout.checkpoint)
     try:
         found = _verify(layout)

@@ -46,7 +46,7 @@ class Stream:
         self.log.path("partials", "").mkdir(parents=True)
         self.shard = Shard()
         self.answers: list[Answer] = []
-        self._tidier = Segments(self.log.folder, 0, 1 << 40, lambda: self._number)
+        self._tidier = Segments(self.log.log, 0, 1 << 40, lambda: self._number)
         self._newest = SINCE
         self._number = -1
 

@@ -35,6 +35,7 @@ from penstock.spark.storage.formats import (
     CUT,
     EITHER_PLAN,
     LANE,
+    LEAVING,
     LOG_ENTRY,
     LOG_KEPT,
     LOG_READER,
@@ -71,6 +72,11 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "topics": TOPICS,
     "lane": LANE,
     "cut": CUT,
+    "log": LOG_KEPT,
+    "entry": LOG_ENTRY,
+    "segment": LOG_SEGMENT,
+    "leaving": LEAVING,
+    "reader": LOG_READER,
     "catalog_base": BASE,
     "result_views": RESULT_VIEWS,
 }
@@ -78,9 +84,6 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
 _DOCUMENTS: tuple[tuple[str, Format], ...] = (
     ("*/replay/schedule.json", SCHEDULE),
     ("*/replay/network.json", NETWORK),
-    ("*/log/kept.json", LOG_KEPT),
-    ("*/log/readers/*.json", LOG_READER),
-    ("*/log/segments/[0-9]*.json", LOG_SEGMENT),
 )
 
 
@@ -240,8 +243,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         shards = layout.shards(from_disk(keyed.parent.name))
         if not shards.exists():
             found.note(str(shards), f"({SHARDS.kind}) is missing")
-    for log in sorted(root.glob("*/log")):
-        _log(LogReader(log), found)
+    for name in layout.logs():
+        _log(LogReader(layout.log(name)), found)
     for path in sorted(root.glob("_lanes/*/static/**/*.arrow")):
         found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
     for path in sorted(root.glob("*/replay/**/*.parquet")):
@@ -299,9 +302,9 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
         if batch not in bound:
             found.note(str(layout.bindings(stream)[batch]), f"({BINDING.kind}) is missing")
     log = LogReader(layout.log(stream))
-    newest = found.look(log.folder, log.newest)
+    newest = found.look(log.log, log.newest)
     if newest is not None:
-        found.look(log.folder, lambda: refuse_lost_program(layout, stream, newest.plan))
+        found.look(log.log, lambda: refuse_lost_program(layout, stream, newest.plan))
 
 
 def _check_ledger(ledger: Path) -> None:
@@ -310,17 +313,16 @@ def _check_ledger(ledger: Path) -> None:
 
 
 def _log(log: LogReader, found: Findings) -> None:
-    newest, kept = found.look(log.folder, log.newest), found.look(log.kept_path, log.kept)
+    newest, kept = found.look(log.log, log.newest), found.look(log.log.kept, log.kept)
     if newest is None or kept is None:
         return
-    for reader, mark in (found.look(log.folder / "readers", log.marks) or {}).items():
+    for reader, mark in (found.look(log.log.readers, log.marks) or {}).items():
         if mark > newest.number:
-            path = log.entry_path(newest.number + 1)
-            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
+            missing = log.log.entries[newest.number + 1]
+            found.note(str(missing), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
     named: dict[tuple[str, str], None] = {}
     for number in range(kept.first, newest.number + 1):
-        entry = found.look(log.entry_path(number), lambda number=number: log.entry(number))  # type: ignore[misc]
-        found.files += log.entry_path(number).exists()
+        entry = found.look(log.log.entries[number], lambda number=number: log.entry(number))  # type: ignore[misc]
         for kind, names in entry.files.items() if entry is not None else ():
             named.update(dict.fromkeys((kind, name) for name in names))
     for path in _runs(log, named, found):
@@ -348,7 +350,7 @@ def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -
                     continue
                 path = where
             paths[path] = None
-    others = (log.folder / "files" / TUPLES_FILES).glob("*/[!.]*.arrow")
+    others = log.path(TUPLES_FILES, "").glob("*/[!.]*.arrow")
     yield from dict.fromkeys([*paths, *sorted(others)])
 
 

@@ -143,7 +143,7 @@ def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) 
     if not reader.has(reach.entry) or reader.entry(reach.entry).clock != reach.clock:
         raise CheckpointError(
             f"lane {lane} has answered the log of stream {stream} up to entry {reach.entry}, but "
-            f"{reader.entry_path(reach.entry)} is missing or another: the checkpoint was restored from an older copy, or "
+            f"{reader.log.entries[reach.entry]} is missing or another: the checkpoint was restored from an older copy, or "
             f"files were removed; {REMEDY}"
         )
 

@@ -67,7 +67,7 @@ class IngestLog:
         self._pruned = self._left = 0
         #: called for each entry that is put
         self.on_put: Callable[[], None] = lambda: None
-        self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
+        self._log = StreamLog(layout.log(stream)) if layout.log(stream).exists() else None
         self._last = self._log.newest() if self._log else None
         if self._last is not None:
             refuse_lost_program(layout, stream, self._last.plan)

@@ -15,28 +15,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.stored_log import StoredLog
 
 #: the column of its rows
 ENTRY = "entry"
 
 
-def following(session: SparkSession, folder: Path, reader: str, after: int, entries: int) -> DataFrame:
+def following(session: SparkSession, log: StoredLog, reader: str, after: int, entries: int) -> DataFrame:
     """A streaming DataFrame of one column, `entry`, with one row a batch: the last entry the batch takes in.
 
     Args:
         session: the query's.
-        folder: the log's.
+        log: the log.
         reader: who it is and of which stream, for messages.
         after: the entry before the first batch's first one; -1 for the beginning. Once a batch is committed it is not asked for.
         entries: most entries of a batch.
     """
     session.dataSource.register(LogSource)
-    options = {"folder": str(folder), "reader": reader, "after": str(after), "entries": str(entries)}
+    place = {"ledger": str(log.ledger), "log": log.name, "files": str(log.files)}
+    options = {**place, "reader": reader, "after": str(after), "entries": str(entries)}
     return session.readStream.format(LogSource.name()).options(**options).load()
 
 
 class LogSource(DataSource):
-    """Follows a log: options `folder`, `reader`, `after`, the entry before the first, and `entries`, the most of a batch."""
+    """Follows a log: options `ledger`, `log`, `files`, `reader`, `after`, the entry before the first, and `entries`, the most of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +53,9 @@ class LogSource(DataSource):
     def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
         """What Spark asks how far the log has come."""
         after, entries = int(self.options["after"]), int(self.options["entries"])
-        return _Follower(LogReader(Path(self.options["folder"])), self.options["reader"], after, entries)
+        ledger, name, files = (self.options[each] for each in ("ledger", "log", "files"))
+        log = StoredLog(LedgerFile(Path(ledger)), name, Path(files))
+        return _Follower(LogReader(log), self.options["reader"], after, entries)
 
 
 class _Follower(SimpleDataSourceStreamReader):

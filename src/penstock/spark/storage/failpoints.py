@@ -10,7 +10,7 @@ late_published; of the log of a view's rows,
 with the publication: rows_named, rows_logged; of a compaction, with the last batch that
 it merges: compaction_merged, compaction_named, compaction_listed, compaction_shown, of the keyed query with keyed_ before;
 of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
-number of the segment: segment_merged, segment_put, segment_entries_removed, and as it is removed history_announced,
+number of the segment: segment_merged, segment_put, and as it is removed history_announced,
 history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
 how many were before: replaced_half_removed.
 """
@@ -37,7 +37,6 @@ EVENT_NAMES = ("events_renamed", "events_turned")
 LOG_NAMES = (
     "segment_merged",
     "segment_put",
-    "segment_entries_removed",
     "history_announced",
     "history_kept",
     "history_half_removed",

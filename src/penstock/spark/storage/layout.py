@@ -15,6 +15,7 @@ from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFile
 from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.stored_log import StoredLog
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -79,6 +80,10 @@ class Layout:
     def queries(self) -> list[str]:
         """The queries that have published something."""
         return StoredDocuments(self.ledger, ("batch",)).groups()
+
+    def logs(self) -> list[str]:
+        """The streams and views that have a log, by its name."""
+        return StoredDocuments(self.ledger, ("log",)).names()
 
     def planned(self) -> list[str]:
         """The streams that have plan versions."""
@@ -146,13 +151,13 @@ class Layout:
         """What a backfill has staged."""
         return self.checkpoint / on_disk(stream) / "backfill"
 
-    def log(self, stream: str) -> Path:
+    def log(self, stream: str) -> StoredLog:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
-        return self.checkpoint / on_disk(stream) / "log"
+        return StoredLog(self.ledger, stream, self.checkpoint / on_disk(stream) / "log" / "files")
 
     def log_files(self, stream: str, kind: str) -> Path:
         """The files of one kind that the log's entries name."""
-        return self.log(stream) / "files" / kind
+        return self.log(stream).files / kind
 
     def programs(self, stream: str) -> StoredDocuments:
         """The window views of each plan version."""

@@ -99,8 +99,7 @@ class JoinViews:
         ]
 
     def _beginning(self, stream: str) -> JoinBeginning:
-        folder = self._layout.log(stream)
-        entry = LogReader(folder).newest() if folder.is_dir() else None
+        entry = LogReader(self._layout.log(stream)).newest()
         if entry is None:
             return JoinBeginning(stream, -1, None)
         return JoinBeginning(stream, entry.number, entry.clock)
