@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
+from penstock.spark.storage.documents import plain
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_SEGMENT
 
@@ -132,7 +132,7 @@ class Holding:
     def _unmerged(self, segment: int) -> int:
         first = SEGMENT * segment
         entries = self._log.between(first - 1, first + SEGMENT - 1)
-        size = len(json.dumps([entry.document() for entry in entries]))
+        size = sum(len(plain(entry.document())) for entry in entries)
         paths = (self._log.path(kind, name) for entry in entries for kind, name in _files(entry.files))
         return size + sum(path.stat().st_size for path in paths)
 

@@ -13,7 +13,6 @@ says since which entry, and goes on from what is announced when it begins someth
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -152,7 +151,7 @@ class Segments:
         files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
         paths = (log.path(kind, name) for kind, name in files)
         stored = {log.log.entries[entry.number]: entry.document() for entry in entries}
-        size = len(json.dumps(list(stored.values())))
+        size = sum(len(plain(document)) for document in stored.values())
         size += sum(path.stat().st_size for path in paths if path.exists())
         before = LOG_SEGMENT.read(log.log.segments[segment - 1])
         document: dict[str, Any] = {
