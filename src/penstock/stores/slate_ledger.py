@@ -212,8 +212,7 @@ class SlateReader(LedgerReader):
 
     def _shut(self) -> None:
         self._is_closed = True
-        with self._failures():
-            self._place.completed(self._database.shutdown())
+        self._place.shut(self._database.shutdown())
 
 
 class SlateLedger(SlateReader, Ledger):
@@ -284,10 +283,11 @@ class SlateLedger(SlateReader, Ledger):
             self._shut()
 
     def _shut(self) -> None:
-        self._is_closed = True
-        left = slate.FlushType.MEM_TABLE if self._failed is None else None
-        with self._failures():
-            self._place.completed(self._database.shutdown_with_options(slate.CloseOptions(flush_type=left)))
+        if self._failed is None:
+            super()._shut()
+        else:
+            self._is_closed = True
+            self._place.shut(_shut_without_flush(self._database))
 
     def _opened(self) -> Any:
         database = self._place.writer()
@@ -296,8 +296,7 @@ class SlateLedger(SlateReader, Ledger):
                 database, {_LAYOUT_KEY: json.dumps(LAYOUT).encode(), _WRITER_KEY: _encoded(self._own)}
             )
         except PenstockError:
-            with suppress(PenstockError, slate.Error):
-                self._place.completed(_shut_without_flush(database))
+            self._place.shut(_shut_without_flush(database))
             raise
         return database
 
