@@ -78,7 +78,7 @@ class StoreAddress:
     scheme: str
     bucket: str
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, text: str, options: Mapping[str, str] | None = None) -> StoreAddress:
@@ -105,7 +105,8 @@ class StoreAddress:
                 "as a folder"
             )
         if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
-            raise InputError(f"{text}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
+            shown = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            raise InputError(f"{shown}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
         scheme = _SCHEMES[scheme]
         given = {name.lower(): value for name, value in (options or {}).items()}
         for name in given:
@@ -171,6 +172,8 @@ class StoreAddress:
             return
         store, probe = self._store(_FIRST_RETRIES), f"_penstock/probe-{uuid.uuid4().hex}"
         with failures(str(self)):
+            # of a bucket that does not exist, some stores say so here alone
+            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.put(probe, b"", mode="create")
             try:
                 store.put(probe, b"", mode="create")
@@ -178,7 +181,6 @@ class StoreAddress:
                 is_conditional = True
             else:
                 is_conditional = False
-            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.delete(probe)
         if not is_conditional:
             raise ConnectionFailedError(
