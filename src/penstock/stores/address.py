@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
-from slatedb.uniffi import ObjectStore as SlateStore
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.stores.file_cache import FileCache
@@ -24,9 +23,10 @@ from penstock.stores.ledger import Ledger, LedgerReader
 from penstock.stores.local_files import LocalFiles
 from penstock.stores.object_failures import failures, short
 from penstock.stores.object_files import ObjectFiles
-from penstock.stores.slate_ledger import SlateLedger, SlateReader
-from penstock.stores.slate_place import SlatePlace
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
+
+if TYPE_CHECKING:
+    from penstock.stores.slate_place import SlatePlace
 
 #: schemes of object stores, those that mean the same included
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az"}
@@ -78,7 +78,7 @@ class StoreAddress:
     scheme: str
     bucket: str
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, text: str, options: Mapping[str, str] | None = None) -> StoreAddress:
@@ -105,7 +105,8 @@ class StoreAddress:
                 "as a folder"
             )
         if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
-            raise InputError(f"{text}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
+            shown = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            raise InputError(f"{shown}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
         scheme = _SCHEMES[scheme]
         given = {name.lower(): value for name, value in (options or {}).items()}
         for name in given:
@@ -147,6 +148,8 @@ class StoreAddress:
         """Return the ledger at this address, opened for writing: the writer before is fenced; see `Ledger`."""
         if self._has_sqlite():
             return SqliteLedger(Path(self.path) / _SQLITE_NAME)
+        from penstock.stores.slate_ledger import SlateLedger
+
         return SlateLedger(self._slate())
 
     def ledger_reader(self) -> LedgerReader:
@@ -158,6 +161,8 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
+        from penstock.stores.slate_ledger import SlateReader
+
         return SlateReader(self._slate())
 
     def check(self) -> None:
@@ -171,6 +176,8 @@ class StoreAddress:
             return
         store, probe = self._store(_FIRST_RETRIES), f"_penstock/probe-{uuid.uuid4().hex}"
         with failures(str(self)):
+            # of a bucket that does not exist, some stores say so here alone
+            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.put(probe, b"", mode="create")
             try:
                 store.put(probe, b"", mode="create")
@@ -178,7 +185,6 @@ class StoreAddress:
                 is_conditional = True
             else:
                 is_conditional = False
-            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.delete(probe)
         if not is_conditional:
             raise ConnectionFailedError(
@@ -196,6 +202,11 @@ class StoreAddress:
 
     def _slate(self) -> SlatePlace:
         """Where the ledger of SlateDB is; its store reads the environment alone."""
+        # half a second, which local folders do without
+        from slatedb.uniffi import ObjectStore as SlateStore
+
+        from penstock.stores.slate_place import SlatePlace
+
         ledger = self / _SLATE_NAME
         if not self.is_local:
             # SlateDB repeats for long what never succeeds

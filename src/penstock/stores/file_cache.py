@@ -45,10 +45,12 @@ class FileCache:
             fetch: writes the file to a path.
         """
         copy = self._copy(name)
-        while (descriptor := self._leased(copy)) is None:
+        descriptor = self._leased(copy)
+        if descriptor is None:
             with self._fetching(copy):
-                if not copy.exists():
-                    self._fetch(copy, fetch)
+                # another one may have fetched it meanwhile
+                descriptor = self._leased(copy) or self._fetched(copy, fetch)
+            self._evict(self.bytes)
         try:
             yield copy
         finally:
@@ -97,7 +99,8 @@ class FileCache:
         finally:
             os.close(descriptor)
 
-    def _fetch(self, copy: Path, fetch: Callable[[Path], None]) -> None:
+    def _fetched(self, copy: Path, fetch: Callable[[Path], None]) -> int:
+        """Make a copy, and keep it before anybody can delete it; the descriptor, see `_leased`."""
         copy.parent.mkdir(parents=True, exist_ok=True)
         half = copy.with_name(f"{copy.name}.{uuid.uuid4().hex}.half")
         try:
@@ -109,6 +112,8 @@ class FileCache:
                 self._evict(0)
                 fetch(half)
             sync_file(half)
+            descriptor = os.open(half, os.O_RDONLY)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
             half.replace(copy)
         except OSError as error:
             half.unlink(missing_ok=True)
@@ -117,7 +122,7 @@ class FileCache:
                     errno.ENOSPC, "the disk has no space for copies of remote files", str(self.folder)
                 ) from error
             raise
-        self._evict(self.bytes)
+        return descriptor
 
     def _evict(self, most: int) -> None:
         """Delete the copies that were used least recently, and are not in use, until the rest has at most so many bytes."""

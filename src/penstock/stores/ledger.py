@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import CheckpointError
-from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_key
+from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_prefix
 
 Document: TypeAlias = bytes
 #: what `expect` says of a key that must not exist
@@ -46,15 +46,15 @@ class Range:
     def begin(self) -> bytes:
         """The first key of the range, encoded."""
         if self.after is not None:
-            return encoded_key((*self.prefix, self.after)) + BEYOND
-        return encoded_key(self.prefix) + (b"" if self.before is None else BENEATH)
+            return encoded_prefix((*self.prefix, self.after)) + BEYOND
+        return encoded_prefix(self.prefix) + (b"" if self.before is None else BENEATH)
 
     @property
     def end(self) -> bytes:
         """The first key behind the range, encoded."""
         if self.before is not None:
-            return encoded_key((*self.prefix, self.before))
-        return encoded_key(self.prefix) + BEYOND
+            return encoded_prefix((*self.prefix, self.before))
+        return encoded_prefix(self.prefix) + BEYOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Ledger(LedgerReader, Protocol):
         ...
 
     def close(self) -> None:
-        """Release the ledger. Everything that was committed is durable before."""
+        """Release the ledger, also one that was fenced or has failed. Closing again does nothing."""
         ...
 
 

@@ -31,7 +31,7 @@ _CAUSES = (
         "the bucket is in another region; set AWS_REGION to its region",
     ),
     (
-        r"169\.254\.169\.254|instance metadata|metadata endpoint|meta-data|metadata/identity|computeMetadata|missing credential|InstanceCredential",
+        r"169\.254\.169\.254|latest/api/token|latest/meta-data|metadata/identity|computeMetadata",
         "no credentials were found; set {credentials}",
     ),
     (

@@ -23,6 +23,7 @@ from penstock.errors import (
     ConnectionFailedError,
     DamagedError,
     FencedError,
+    StoreFailedError,
     UnexpectedDocumentError,
 )
 from penstock.stores.durable import beside, make_folder, sync_folder
@@ -265,7 +266,8 @@ class SqliteLedger(SqliteReader, Ledger):
             changes.add_up()
 
     def close(self) -> None:
-        with self._writing, failures(self._path):
+        # all that was acknowledged is durable, whether or not this can be told
+        with self._writing, suppress(StoreFailedError), failures(self._path):
             if self._is_closed:
                 return
             try:

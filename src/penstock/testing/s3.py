@@ -152,7 +152,12 @@ class S3Server:
             InputError: no bucket can have this name.
         """
         check_bucket(name)
-        self._asked(f"http://{LOOPBACK}:{self._ports['-filer.port']}/buckets/{name}/", "POST")
+        try:
+            self._asked(f"http://{LOOPBACK}:{self._ports['-filer.port']}/buckets/{name}/", "POST")
+        except urllib.error.HTTPError as error:
+            # it exists
+            if error.code != 409:
+                raise
 
     def _recorded(self) -> dict[str, int] | None:
         """The ports of the server that used this folder before, if it had this one."""
