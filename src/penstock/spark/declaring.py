@@ -37,6 +37,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.rule_sets import (
+    Declare,
     RuleChanges,
     after_refused,
     before_rules,
@@ -203,23 +204,23 @@ class Declaring:
     ) -> list[str]:
         """Adds views of a script and of its rules, and returns the names of the latter; views over rules are added last."""
         first, over = before_rules(staged, views)
-        self._apart(staged, first, mistakes)
+        self._apart(staged, first, mistakes, self.views)
         added = self._rules(staged, rules, mistakes)
         now, after = after_refused(staged, over.values())
         staged.waiting += after
         self._statements(staged, now, mistakes)
         return added
 
-    def _apart(self, staged: Declared, views: Mapping[str, CreateView], mistakes: Mistakes) -> None:
+    def _apart(
+        self, staged: Declared, views: Mapping[str, CreateView], mistakes: Mistakes, declare: Declare
+    ) -> None:
         """Adds the views without a mistake."""
 
-        def declare(trial: Declared, each: Mapping[str, CreateView]) -> None:
-            due = mistakes.independent(each, trial.names)
-            refuse_unknown(trial, due)
-            self.views(trial, due)
+        def declare_independent(trial: Declared, each: Mapping[str, CreateView]) -> None:
+            declare(trial, mistakes.independent(each, trial.names))
 
         if views and not mistakes.is_full:
-            for name, error in declare_apart(staged, views, declare):
+            for name, error in declare_apart(staged, views, declare_independent):
                 mistakes.add(placed(error, views[name]), name)
                 if mistakes.is_full:
                     break
@@ -228,8 +229,13 @@ class Declaring:
         self, staged: Declared, statements: Iterable[CreateView | InsertInto], mistakes: Mistakes
     ) -> None:
         """Adds views over rules, and then sinks."""
+
+        def declare(trial: Declared, views: Mapping[str, CreateView]) -> None:
+            refuse_unknown(trial, views)
+            self.views(trial, views)
+
         views = {each.name: each for each in statements if isinstance(each, CreateView)}
-        self._apart(staged, views, mistakes)
+        self._apart(staged, views, mistakes, declare)
         known = {name.upper() for name in staged.names}
         for insert in (each for each in statements if isinstance(each, InsertInto)):
             if mistakes.is_full or mistakes.follow((insert.table, *read_by(insert.query)), known):

@@ -61,7 +61,7 @@ class Mistakes:
 
     def independent(self, views: Mapping[str, CreateView], known: Iterable[str]) -> dict[str, CreateView]:
         """Return the views that can be judged, and refuse the others; `known` as of `follow`, in any case."""
-        names = {name.upper() for name in known}
+        names = {name.upper() for name in known} if self.hides_any else set()
         found: dict[str, CreateView] = {}
         for name, view in views.items():
             if self.follow(read_by(view.query), names):
