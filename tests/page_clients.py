@@ -29,9 +29,11 @@ PATHS = (
     *("/api/windows", "/api/windows/minutes", "/api/plans", "/api/quarantine", "/static/js/main.js"),
 )
 HUGE = (
-    b"GET /api/views?search=%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % (b"x" * 150_000),
-    b"GET /api/overview HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Large: %s\r\n\r\n" % (b"x" * 30_000),
-    b"POST /api/overview HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000,
+    b"GET /api/views?search=%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" % (b"x" * 150_000),
+    b"GET /api/overview HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Large: %s\r\n\r\n"
+    % (b"x" * 30_000),
+    b"POST /api/overview HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"
+    + b"x" * 1_000_000,
 )
 
 
