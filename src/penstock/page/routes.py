@@ -33,7 +33,7 @@ from penstock.page.metrics import Exposition
 from penstock.page.plans import plans_answer
 from penstock.page.quarantine import MOST_LIMIT as MOST_RECORDS
 from penstock.page.quarantine import quarantine_answer, records_answer
-from penstock.page.rows import FORMATS, ORDERS, file_name, rows_answer, rows_file
+from penstock.page.rows import FORMATS, ORDERS, Asked, file_name, rows_answer, rows_file
 from penstock.page.rows import MOST_LIMIT as MOST_ROWS
 from penstock.page.view import view_answer
 from penstock.page.views import KINDS, MOST_LIMIT, ONLY, SORTS, one_of
@@ -194,15 +194,15 @@ class Routes:
         return deadlines_answer(self._reader.layout, snapshot, self._outcomes)
 
     def _rows(self, request: Request, snapshot: Snapshot) -> bytes:
-        return rows_answer(
-            self._reader.layout,
-            snapshot,
-            named(request),
-            offset=number(request, "offset", 0, 1 << 53),
+        given = request.query_params
+        asked = Asked(
             limit=number(request, "limit", 100, MOST_ROWS),
-            search=request.query_params.get("search", ""),
-            order=one_of("order", request.query_params.get("order", "newest"), ORDERS),
+            search=given.get("search", ""),
+            order=one_of("order", given.get("order", ORDERS[0]), ORDERS),
+            at=number(request, "at", 0, 1 << 53) if "at" in given else None,
+            is_back=one_of("back", given.get("back", "0"), ("0", "1")) == "1",
         )
+        return rows_answer(self._reader.layout, snapshot, named(request), asked)
 
     def _records(self, request: Request, snapshot: Snapshot) -> bytes:
         limit = number(request, "limit", 100, MOST_RECORDS)

@@ -267,7 +267,10 @@ def _mistakes(
     while due := {
         name: rule for name, rule in left.items() if not _stands(mistakes.get(name), staged, name, rule)
     }:
-        found = dict(_declared(staged, due, declare))
+        found = {
+            name: Mistake(due[name], due[name].refused(error), staged.beside(name, due[name].view.query))
+            for name, error in declare_apart(staged, {name: rule.view for name, rule in due.items()}, declare)
+        }
         mistakes |= found
         left = {name: rule for name, rule in left.items() if name not in due or name in found}
     return {name: mistakes[name] for name in left}
@@ -281,20 +284,27 @@ def _stands(mistake: Mistake | None, staged: Declared, name: str, rule: Rule) ->
     )
 
 
-def _declared(staged: Declared, rules: Mapping[str, Rule], declare: Declare) -> Iterator[tuple[str, Mistake]]:
-    """Declares the rules that can be, and yields the others with their mistakes: by halves, as a mistake fails all of a step."""
+def declare_apart(
+    staged: Declared, views: Mapping[str, CreateView], declare: Declare
+) -> Iterator[tuple[str, InputError]]:
+    """Declare the views that can be, and yield the others with their mistakes: by halves, as a mistake fails all of a step.
+
+    Args:
+        staged: what is declared; it is changed as the mistakes are taken.
+        views: the views by name.
+        declare: adds or redefines views.
+    """
     trial = staged.copy()
     try:
-        declare(trial, {name: rule.view for name, rule in rules.items()})
+        declare(trial, views)
     except InputError as error:
-        if len(rules) == 1:
-            ((name, rule),) = rules.items()
-            yield name, Mistake(rule, rule.refused(error), staged.beside(name, rule.view.query))
+        if len(views) == 1:
+            yield from ((name, error) for name in views)
             return
-        pairs = list(rules.items())
+        pairs = list(views.items())
         half = len(pairs) // 2
-        yield from _declared(staged, dict(pairs[:half]), declare)
-        yield from _declared(staged, dict(pairs[half:]), declare)
+        yield from declare_apart(staged, dict(pairs[:half]), declare)
+        yield from declare_apart(staged, dict(pairs[half:]), declare)
     else:
         staged.adopt(trial)
 

@@ -216,6 +216,17 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
     return path
 
 
+def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Path, int]]:
+    """The files of a kind in order of batch, each with its number of rows; raises what `located` raises."""
+    # pyarrow takes longer to load than all the rest
+    from penstock.spark.storage.columns import metadata_of
+
+    listed = [file for file in read_published(layout, name).files if file.kind == kind]
+    found = [(located(layout, name, file), file.rows) for file in listed]
+    # earlier versions did not list the number
+    return [(path, rows or metadata_of(path).num_rows) for path, rows in found]
+
+
 def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
     """The files a reader that follows manifests reads, in order of batch; raises what `located` raises."""
     yield from read_published(layout, name).paths(layout, name, kind)
