@@ -275,7 +275,7 @@ class Execution:
             self._functions,
         )
         views = self._catalog.number(name, source.schema, views)
-        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
+        known = query.plans.answered
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
@@ -527,8 +527,8 @@ class Execution:
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
-        views: dict[str, dict[str, Definition]] = {
-            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
+        views: dict[str, Mapping[str, Definition]] = {
+            name: query.plans.answered for name, query in self.queries.items()
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
