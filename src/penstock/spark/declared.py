@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.sinks import Sink
@@ -109,6 +110,8 @@ class Declared:
     waiting: list[CreateView | InsertInto] = field(default_factory=list)
     #: by the view, table or stream they are about
     warnings: SharedMap[list[str]] = field(default_factory=SharedMap)
+    #: by stream, conditions of its views that are bound already, until a run takes them
+    bound: dict[str, DeclaredConditions] = field(default_factory=dict)
     #: the views' names as declared, by name in upper case
     spelled: SharedMap[str] = field(default_factory=SharedMap)
     #: the views that select from a view directly, by its name in upper case
@@ -129,6 +132,7 @@ class Declared:
             list(self.sinks),
             list(self.waiting),
             self.warnings.copy(),
+            dict(self.bound),
             self.spelled.copy(),
             self.above.copy(),
         )
@@ -137,7 +141,7 @@ class Declared:
         """Takes the views and warnings of a copy that was changed."""
         self.views, self.spelled = changed.views, changed.spelled
         self.above, self._own = changed.above, changed._own
-        self.warnings = changed.warnings
+        self.warnings, self.bound = changed.warnings, changed.bound
         self.touched.update(changed.touched)
 
     def put(self, name: str, view: View) -> None:

@@ -17,6 +17,7 @@ from penstock.errors import InputError, StreamFailedError
 from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
@@ -258,9 +259,22 @@ class Execution:
         source.prepare(self.layout, name, self.events, self._progress)
 
     def add_stream(
-        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
+        self,
+        name: str,
+        source: Source,
+        views: Mapping[str, Definition],
+        probe: Probe | None = None,
+        bound: DeclaredConditions | None = None,
     ) -> None:
-        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
+        """Starts the ingest query of a prepared stream.
+
+        Args:
+            name: its name.
+            source: where its tuples come from.
+            views: the views on it.
+            probe: tells of outages and lag, where there is one.
+            bound: conditions of its views that are bound already.
+        """
         added = self._added_columns.pop(name)
         query = IngestQuery(
             self.spark,
@@ -279,6 +293,8 @@ class Execution:
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
+        if bound is not None:
+            query.plans.begin_with(bound)
         self._ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self.status_file.begin_stream(name)

@@ -18,7 +18,7 @@ from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.ingest.conditions import CompiledConditions, compile_conditions
+from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.spark.sources.source import Source
@@ -100,6 +100,8 @@ class PlanCompiler:
         settings: Settings,
         shards: Callable[[], int],
     ) -> None:
+        #: what the first version need not bind again
+        self.declared: DeclaredConditions | None = None
         self._spark = spark
         self._stream = stream
         self._source = source
@@ -174,7 +176,9 @@ class PlanCompiler:
             self._timezone,
             None if base is None else base.selected,
             others,
+            self.declared,
         )
+        self.declared = None
         bound = selected.bound
         windows = without_repeats(windows, bound.derived)
         derived = (*bound.derived, *windows.derived, *demands.derived)

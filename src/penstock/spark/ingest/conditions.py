@@ -55,6 +55,23 @@ class CompiledConditions:
         return self.views[name] if name in self.views else self.others[name]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredConditions:
+    """Conditions that were bound when they were declared, for the first plan version, which then need not bind them again.
+
+    Attributes:
+        views: the texts of views' conditions by name.
+        bound: the conditions bound, in order.
+        binder: what bound them, and nothing else.
+        timezone: the session's time zone.
+    """
+
+    views: SharedMap[str]
+    bound: BoundSelections
+    binder: SelectionBinder
+    timezone: str
+
+
 def compile_conditions(
     views: Mapping[str, str],
     schema: pa.Schema,
@@ -62,6 +79,7 @@ def compile_conditions(
     timezone: str,
     base: CompiledConditions | None = None,
     others: Mapping[str, str] = MappingProxyType({}),
+    declared: DeclaredConditions | None = None,
 ) -> CompiledConditions:
     """Binds and compiles conditions.
 
@@ -72,6 +90,7 @@ def compile_conditions(
         timezone: the session's time zone.
         base: other conditions over the same columns.
         others: texts of other conditions by names that no view has; their queries are behind those of the views.
+        declared: conditions over the same columns that are bound already; used once.
 
     Raises:
         SqlError: see `bind_selections`.
@@ -82,10 +101,29 @@ def compile_conditions(
         found = _by_difference(of_views, of_others, base)
     if found is not None:
         return found
-    binder = SelectionBinder(schema, host, timezone)
-    bound = binder.bind({**of_views, **of_others})
+    bound = None
+    if declared is not None and declared.timezone == timezone and declared.binder.settled(host):
+        binder, bound = declared.binder, _with_declared(of_views, of_others, declared)
+    if bound is None:
+        binder = SelectionBinder(schema, host, timezone)
+        bound = binder.bind({**of_views, **of_others})
     plan = compile_selections(_all(bound))
     return CompiledConditions(of_views, of_others, bound, _erring(bound), plan, binder, timezone)
+
+
+def _with_declared(
+    views: SharedMap[str], others: SharedMap[str], declared: DeclaredConditions
+) -> BoundSelections | None:
+    """Conditions bound, of which some have been; None where most have not."""
+    changes = views.changes_since(declared.views)
+    if len(changes) > len(declared.views):
+        return None
+    rest = declared.binder.bind({**changes.others, **others})
+    own = len(declared.views)
+    behind = own + len(changes.others) + np.arange(len(others))
+    queries = np.concatenate([_numbers(views, declared.views, changes, 0, own), behind])
+    errors = np.arange(len(rest.error_queries))
+    return merged(declared.bound, rest, queries, errors)
 
 
 def _by_difference(

@@ -22,6 +22,7 @@ from penstock.plan.expressions import Derived
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.compiling import CompiledPlan, PlanCompiler
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
 from penstock.spark.sources.source import BoundBatch, Source
 from penstock.spark.storage.bindings import (
@@ -135,6 +136,10 @@ class StreamPlans:
         with self._compiling:
             plan = self._compiled.get(version)
         return self._log.load(version) if plan is None else plan.views
+
+    def begin_with(self, declared: DeclaredConditions) -> None:
+        """Takes conditions that are bound already; the first plan version that is compiled need not bind them again."""
+        self._compiler.declared = declared
 
     def change(
         self, add: Mapping[str, ViewDefinition | WindowDefinition], drop: frozenset[str] = frozenset()
