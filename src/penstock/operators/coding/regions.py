@@ -82,7 +82,7 @@ def carried_over(coded: CodedSelections, names: Sequence[str]) -> Arrangement:
         names: columns, in the order known.
     """
     place = {name: number for number, name in enumerate(names)}
-    used = np.unique(coded.predicate_attribute).tolist()
+    used = np.flatnonzero(np.bincount(coded.predicate_attribute)).tolist()
     order = sorted(used, key=lambda each: (place.get(coded.codings[each].name, len(place)), each))
     return Arrangement(ArrangementKind.FIXED, tuple(order))
 
