@@ -20,6 +20,7 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.sql.joins.inputs import Relation
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.statements import (
     CreateTable,
@@ -192,13 +193,10 @@ class Declared:
         return tuple(found.values())
 
     @property
-    def names(self) -> dict[str, str]:
-        """All names that are taken, each with what has it: `table`, `stream` or `view`."""
-        return {
-            **dict.fromkeys(self.views, "view"),
-            **dict.fromkeys(self.streams, "stream"),
-            **dict.fromkeys(self.tables, "table"),
-        }
+    def names(self) -> KnownNames:
+        """All names that are taken."""
+        tables, streams = ({name.upper(): name for name in each} for each in (self.tables, self.streams))
+        return KnownNames({"view": self.spelled, "stream": streams, "table": tables})
 
     @property
     def texts(self) -> dict[str, str]:

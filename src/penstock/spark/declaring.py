@@ -226,7 +226,7 @@ class Declaring:
         Raises:
             DuplicateNameError: the name is taken.
         """
-        if any(name.upper() == taken.upper() for taken in staged.names):
+        if name.upper() in staged.names:
             raise DuplicateNameError(
                 f"{name} exists already. Names are case-insensitive; choose another name."
             )

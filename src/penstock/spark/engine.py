@@ -377,7 +377,7 @@ class Engine:
         return [
             f"{name}: {text}"
             for name, texts in self._declared.warnings.items()
-            if name in names
+            if names.get(name.upper()) == name
             for text in texts
         ]
 

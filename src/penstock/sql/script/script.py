@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.conditions.shapes import PLAIN
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.parsing import StatementParser, divided
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import (
@@ -27,22 +28,21 @@ from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.query import SelectQuery
 
 #: a view whose text may have a known shape
+_NO_NAMES = KnownNames()
 _VIEW = re.compile(
     rf"\s*(?P<create>CREATE)\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
     re.ASCII | re.IGNORECASE,
 )
 
 
-def parse_script(
-    text: str, known: Mapping[str, str] = MappingProxyType({}), aggregates: Collection[str] = ()
-) -> Script:
+def parse_script(text: str, known: KnownNames = _NO_NAMES, aggregates: Collection[str] = ()) -> Script:
     """Parses a script and checks that every name exists once, before its use.
 
     Names of views that CREATE VIEWS may declare are not checked behind such a statement.
 
     Args:
         text: statements separated by `;`.
-        known: names that exist already, each with what has it: `table`, `stream` or `view`.
+        known: names that exist already.
         aggregates: names of the user's aggregates.
 
     Raises:
@@ -51,8 +51,8 @@ def parse_script(
         UnsupportedError: a statement or query Penstock does not run, or INSERT INTO what is no table.
         SqlError: anything else that is no such script. All with the place underlined.
     """
-    names = {name.upper(): name for name in known}
-    kinds = {name.upper(): kind for name, kind in known.items()}
+    names = ChainMap[str, str]({}, known)  # type: ignore[arg-type]
+    views: set[str] = set()
     statements: list[Statement] = []
     targets: dict[str, tuple[int, int]] = {}
     has_rules = False
@@ -70,7 +70,7 @@ def parse_script(
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
-                kinds[statement.name.upper()] = "view"
+                views.add(statement.name.upper())
             elif statement.table.upper() not in names:
                 sinks = [
                     each.name for each in statements if isinstance(each, CreateTable) and each.source in SINKS
@@ -80,7 +80,7 @@ def parse_script(
                     f"existing ones: {', '.join(sinks) or 'none'}."
                 )
                 raise UnknownNameError(message, text, *parser.name_place)
-            elif (kind := kinds.get(statement.table.upper(), "table")) != "table":
+            elif (kind := _kind(statement.table.upper(), views, known)) != "table":
                 told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
                 raise UnsupportedError(told, text, *parser.name_place)
             else:
@@ -160,5 +160,9 @@ def _read_by(statement: CreateView | CreateViews | InsertInto) -> Iterator[str]:
         yield from (source for source, _ in sources_of(statement.query))
 
 
-def _missing(name: str, names: dict[str, str]) -> str:
+def _kind(name: str, views: Collection[str], known: KnownNames) -> str:
+    return "view" if name in views else known.kind(name) or "table"
+
+
+def _missing(name: str, names: Mapping[str, str]) -> str:
     return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
