@@ -10,10 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.classes import spread
+from penstock.kernels.compiled import filling
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.rules.classes import TupleType
 from penstock.operators.rules.coder import FactCoder
-from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
+from penstock.operators.rules.facts import Node, RulePlan, compile_rules, cover, facts_of
+from penstock.plan.patterns import TextPattern
+from penstock.plan.selection import Attribute, Query, SelectionSet
+from penstock.plan.trees import Some, Test, TextSet
 
 #: an attribute is a gate where this share of the rules needs something of it alone
 GATE_SHARE = 0.5
@@ -176,6 +180,21 @@ class RuleMatcher:
             numbers[attribute] = np.empty(rows, np.uint32)
             numbers[attribute][chosen] = coder.numbers(own, chosen)
         return numbers
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    attributes = tuple(Attribute(name, pa.string(), f"`{name}`") for name in ("a", "b"))
+    patterns = [TextPattern("like", text, ("lower",)) for text in ("%a_b%", "%c%", "d%")]
+    patterns += [TextPattern("like", "%e"), TextPattern("length", "3..")]
+    tests = [Test(place, TextSet(each)) for place in (0, 1) for each in patterns]
+    queries = tuple(Query(str(number), (), Some((one, tests[-number]))) for number, one in enumerate(tests))
+    plan = compile_rules(SelectionSet(attributes, queries))
+    assert plan is not None, "all queries are trees"
+    values = [f"a{number}b" for number in range(4_096)]
+    for column in (pa.array([*values, "a\u0130b", None]), pa.array([*values, *values]).dictionary_encode()):
+        RuleMatcher(plan).match([column] * len(plan.columns), len(column))
 
 
 def gates(plan: RulePlan) -> list[int]:
