@@ -48,6 +48,10 @@ class RegionCoding:
         """Number of codes: 2m + 2."""
         return 2 * len(self.constants) + 2
 
+    def is_same(self, other: RegionCoding) -> bool:
+        """Whether both code values alike."""
+        return (self.type, self.domain, self.constants) == (other.type, other.domain, other.constants)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedSelections:

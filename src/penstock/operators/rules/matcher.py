@@ -35,12 +35,17 @@ class RuleMatcher:
 
     Args:
         plan: the rules.
+        before: the matcher of other rules, which is used no more: known values of columns with the same patterns are kept.
     """
 
-    def __init__(self, plan: RulePlan) -> None:
+    def __init__(self, plan: RulePlan, before: RuleMatcher | None = None) -> None:
         self._plan = plan
         self._costs: list[float] = plan.costs.tolist()
-        self._coders = [FactCoder(attribute) for attribute in plan.attributes]
+        known = {} if before is None else {each.patterns: each.signature_encoder for each in before._coders}
+        self._coders: list[FactCoder] = [
+            FactCoder(attribute, known.pop((attribute.name, attribute.patterns), None))
+            for attribute in plan.attributes
+        ]
         ends = np.cumsum([len(attribute.columns) for attribute in plan.attributes]).tolist()
         #: which columns are each attribute's
         self._columns = [slice(*pair) for pair in pairwise([0, *ends])]
