@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.selection.selector import SelectionPlan, Selector
-from penstock.spark.ingest.conditions import CompiledConditions, compile_conditions
+from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
+from penstock.spark.storage.shared_maps import SharedMap
+from penstock.sql.conditions import shapes
+from penstock.sql.conditions.bind import SelectionBinder
 
 SCHEMA = pa.schema(
     {
@@ -136,3 +139,38 @@ def test_rules_are_compiled_anew_only_where_one_changed() -> None:
     assert answers(more.plan) == answers(compiled({"first": "b < 7", **conditions}).plan)
     other = compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}, plan)
     assert answers(other.plan) == answers(compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}).plan)
+
+
+def declared(conditions: dict[str, str], timezone: str = "UTC") -> DeclaredConditions:
+    binder = SelectionBinder(SCHEMA, None, timezone, declaring=True)
+    return DeclaredConditions(SharedMap(conditions), binder.bind(conditions), binder, timezone)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_version_takes_what_was_bound_when_it_was_declared(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    conditions = {f"v{number}": condition(random_) for number in range(40)}
+    before = declared(conditions)
+    now = {name: text for name, text in conditions.items() if name not in ("v3", "v8")}
+    now |= {"v5": "a = 17 AND s LIKE '%3'", "new": "rare > 3", "rare": "t ILIKE 'W%'"}
+    expected = compiled(now)
+    parsed: list[str] = []
+    parse = shapes.parse_condition
+    monkeypatch.setattr(shapes, "parse_condition", lambda text: parsed.append(text) or parse(text))
+    others = {"condition 0": "b > 7", "condition 1": "b > 8"}
+    plan = compile_conditions(now, SCHEMA, None, "UTC", others=others, declared=before)  # type: ignore[arg-type]
+    assert len(parsed) <= 4
+    assert plan.plan.names == [*now, *others]
+    found = answers(plan.plan)
+    assert {name: found[name] for name in now} == answers(expected.plan)
+    more = compile_conditions({**now, "more": "a < 9"}, SCHEMA, None, "UTC", plan, others)  # type: ignore[arg-type]
+    assert more.changed == 1
+    assert answers(more.plan) == answers(compiled({**now, "more": "a < 9", **others}).plan)
+
+
+def test_conditions_declared_in_another_time_zone_are_bound_anew() -> None:
+    before = declared({"v": "a > 1"}, "Asia/Tokyo")
+    plan = compile_conditions({"v": "a > 1"}, SCHEMA, None, "UTC", declared=before)  # type: ignore[arg-type]
+    assert plan.binder is not before.binder

@@ -27,6 +27,7 @@ from penstock.spark.definitions import (
     joined_columns,
     rows_schema,
 )
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.insertions import check_width, insert_view, refuse_reserved
@@ -58,7 +59,8 @@ from penstock.spark.sources.tables import open_table
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
-from penstock.sql.conditions.bind import BoundSelections, bind_selections
+from penstock.spark.storage.shared_maps import SharedMap
+from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.mistakes import Mistakes, placed, read_by
 from penstock.sql.script.queries import parse_query
@@ -271,7 +273,7 @@ class Declaring:
         Raises:
             DuplicateNameError: the name is taken.
         """
-        if any(name.upper() == taken.upper() for taken in staged.names):
+        if name.upper() in staged.names:
             raise DuplicateNameError(
                 f"{name} exists already. Names are case-insensitive; choose another name."
             )
@@ -336,7 +338,10 @@ class Declaring:
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             source, host = staged.streams[stream].source, staged.streams[stream].host
-            self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
+            binder = self._binder(source.schema, host, declaring=True)
+            bound = binder.bind(queries)
+            self._warn(staged, bound, queries)
+            self._keep_bound(staged, stream, binder, bound)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:
@@ -377,7 +382,7 @@ class Declaring:
             views = declared.on(name).values()
             selections = [view for view in views if isinstance(view, ViewDefinition)]
             conditions = {view.name: view.condition for view in selections}
-            bound = self._bind(stream.source.schema, stream.host, conditions)
+            bound = self._binder(stream.source.schema, stream.host).bind(conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
@@ -450,7 +455,7 @@ class Declaring:
         host = SparkExpressionHost(self._spark, columns, declaring=True)
         derived = define_derived(name, text, flat, below, (place, definition), columns, host)
         selection = {name: flat.selection}
-        self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
+        self._warn(staged, self._binder(columns, host, declaring=True).bind(selection), selection)
         return View(rows_of(place, source), query, derived.definition, derived)
 
     def _warn(self, staged: Declared, bound: BoundSelections, queries: Iterable[str]) -> None:
@@ -508,17 +513,28 @@ class Declaring:
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 
-    def _bind(
-        self,
-        columns: StructType,
-        host: SparkExpressionHost,
-        queries: Mapping[str, SelectQuery | str],
-        *,
-        declaring: bool = False,
-    ) -> BoundSelections:
+    def _binder(
+        self, columns: StructType, host: SparkExpressionHost, *, declaring: bool = False
+    ) -> SelectionBinder:
         require_meaning(self._spark)
-        timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        return bind_selections(queries, arrow_schema(columns), host, timezone, declaring=declaring)
+        return SelectionBinder(arrow_schema(columns), host, self._timezone, declaring=declaring)
+
+    def _keep_bound(
+        self, staged: Declared, stream: str, binder: SelectionBinder, bound: BoundSelections
+    ) -> None:
+        """Keeps bound conditions for the first plan version of a run: the most that were bound at once, as far as Spark computes nothing."""
+        known = staged.bound.get(stream)
+        definitions = (staged.views[query.name].definition for query in bound.selections.queries)
+        # conditions of window views have other names in a plan version
+        texts = {
+            each.name: each.condition if isinstance(each, ViewDefinition) else "" for each in definitions
+        }
+        if not bound.derived and (known is None or len(known.views) <= len(texts)):
+            staged.bound[stream] = DeclaredConditions(SharedMap(texts), bound, binder, self._timezone)
+
+    @property
+    def _timezone(self) -> str:
+        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
         schema = arrow_schema(stream.source.schema)

@@ -377,7 +377,7 @@ class Engine:
         return [
             f"{name}: {text}"
             for name, texts in self._declared.warnings.items()
-            if name in names
+            if names.get(name.upper()) == name
             for text in texts
         ]
 
@@ -528,7 +528,8 @@ class Engine:
                 for place, views in self._declared.derived.items():
                     run.derive(*place, views)
                 for name, stream in begun.items():
-                    run.add_stream(name, stream.source, self._declared.on(name), stream.probe)
+                    bound = self._declared.bound.pop(name, None)
+                    run.add_stream(name, stream.source, self._declared.on(name), stream.probe, bound)
                 run.started()
             except BaseException as error:
                 if isinstance(error, InputError):
@@ -578,6 +579,7 @@ class Engine:
         except BaseException:
             run.set_sinks(self._declared.sinks_by_stream())
             raise
+        staged.bound.clear()
         self._declared = staged
         self._follow_rules()
 

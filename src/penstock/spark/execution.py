@@ -17,6 +17,7 @@ from penstock.errors import InputError, StreamFailedError
 from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
@@ -259,9 +260,22 @@ class Execution:
         source.prepare(self.layout, name, self.events, self._progress)
 
     def add_stream(
-        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
+        self,
+        name: str,
+        source: Source,
+        views: Mapping[str, Definition],
+        probe: Probe | None = None,
+        bound: DeclaredConditions | None = None,
     ) -> None:
-        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
+        """Starts the ingest query of a prepared stream.
+
+        Args:
+            name: its name.
+            source: where its tuples come from.
+            views: the views on it.
+            probe: tells of outages and lag, where there is one.
+            bound: conditions of its views that are bound already.
+        """
         added = self._added_columns.pop(name)
         query = IngestQuery(
             self.spark,
@@ -276,10 +290,12 @@ class Execution:
             self._functions,
         )
         views = self._catalog.number(name, source.schema, views)
-        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
+        known = query.plans.answered
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
+        if bound is not None:
+            query.plans.begin_with(bound)
         self._ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self.status_file.begin_stream(name)
@@ -529,8 +545,8 @@ class Execution:
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
-        views: dict[str, dict[str, Definition]] = {
-            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
+        views: dict[str, Mapping[str, Definition]] = {
+            name: query.plans.answered for name, query in self.queries.items()
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}

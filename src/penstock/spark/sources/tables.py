@@ -270,11 +270,12 @@ def _open_files(
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
-        behind = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        files = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        behind = files.behind
         if kind != "json" or not in_scan:
             return behind
         if not at_rest and is_plain_folder(path):
-            return JsonSource(behind, path, settings)
+            return JsonSource(behind, files.records, files.apart, path, settings)
         needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
         return replace(behind, why=f"{behind.why}: {needs} needs its reader")
     why = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -142,7 +142,7 @@ class StatementParser:
             return InsertInto(self._declared_name(), *self._query())
         raise self._refuse()
 
-    def declare(self, name: str, names: dict[str, str]) -> None:
+    def declare(self, name: str, names: MutableMapping[str, str]) -> None:
         """Adds a name to those that exist."""
         if name.upper() in names:
             raise DuplicateNameError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.conditions.shapes import PLAIN
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
 from penstock.sql.script.parsing import StatementParser, divided
 from penstock.sql.script.shapes import SelectionShapes
@@ -28,6 +29,7 @@ from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.query import SelectQuery
 
 #: a view whose text may have a known shape
+_NO_NAMES = KnownNames()
 _VIEW = re.compile(
     rf"\s*(?P<create>CREATE)\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
     re.ASCII | re.IGNORECASE,
@@ -39,7 +41,7 @@ _FIRST_WORDS = 6
 
 def parse_script(
     text: str,
-    known: Mapping[str, str] = MappingProxyType({}),
+    known: KnownNames = _NO_NAMES,
     aggregates: Collection[str] = (),
     mistakes: Mistakes | None = None,
 ) -> Script:
@@ -49,7 +51,7 @@ def parse_script(
 
     Args:
         text: statements separated by `;`.
-        known: names that exist already, each with what has it: `table`, `stream` or `view`.
+        known: names that exist already.
         aggregates: names of the user's aggregates.
         mistakes: takes the mistakes in, and what they leave undeclared; None: they are raised.
 
@@ -78,14 +80,16 @@ class _Names:
         mistakes: takes the mistakes in.
     """
 
-    def __init__(self, text: str, known: Mapping[str, str], mistakes: Mistakes) -> None:
+    def __init__(self, text: str, known: KnownNames, mistakes: Mistakes) -> None:
         self.mistakes = mistakes
         self.statements: list[Statement] = []
         #: the tables of INSERT INTO, in upper case, each with the place of its name
         self.targets: dict[str, tuple[int, int]] = {}
         self._text = text
-        self._names = {name.upper(): name for name in known}
-        self._kinds = {name.upper(): kind for name, kind in known.items()}
+        self._known = known
+        self._names = ChainMap[str, str]({}, known)  # type: ignore[arg-type]
+        #: views of the script, in upper case
+        self._views: set[str] = set()
         #: whether files of rules may declare names
         self._has_rules = False
 
@@ -95,7 +99,7 @@ class _Names:
             self._pass_over(parser)
             return
         declared = [statement.name] if isinstance(statement, CreateTable | CreateView) else []
-        if isinstance(statement, InsertInto) and self._kinds.get(statement.table.upper(), "table") == "table":
+        if isinstance(statement, InsertInto) and self._kind(statement.table) == "table":
             self.targets[statement.table.upper()] = parser.name_place
         # what files of rules declare is known once they are read
         follows = self.mistakes.follow(_needed_by(statement), self._names)
@@ -145,7 +149,7 @@ class _Names:
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
-                self._kinds[statement.name.upper()] = "view"
+                self._views.add(statement.name.upper())
             else:
                 self._check_target(parser, statement)
 
@@ -161,9 +165,13 @@ class _Names:
                 f"existing ones: {', '.join(sinks) or 'none'}."
             )
             raise UnknownNameError(message, self._text, *parser.name_place)
-        if (kind := self._kinds.get(statement.table.upper(), "table")) != "table":
+        if (kind := self._kind(statement.table)) != "table":
             told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
             raise UnsupportedError(told, self._text, *parser.name_place)
+
+    def _kind(self, name: str) -> str:
+        """What has a name: a table, a stream or a view."""
+        return "view" if name.upper() in self._views else self._known.kind(name.upper()) or "table"
 
 
 def _statements(
@@ -238,5 +246,5 @@ def _needed_by(statement: Statement) -> Iterator[str]:
         yield statement.table
 
 
-def _missing(name: str, names: dict[str, str]) -> str:
+def _missing(name: str, names: Mapping[str, str]) -> str:
     return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
