@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.kernels.spreading import number_cells
 from penstock.operators.windows.aggregates import Longs, Parts, merge_values
-from penstock.operators.windows.grouping import group_codes
+from penstock.operators.windows.grouping import ListedPairs, group_codes
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.stored import packed, unpacked
 
@@ -169,7 +169,7 @@ def merged_windows(
     own = pa.table({END: ends, **dict(zip(others, taken.columns, strict=True))}).select(list(keys))
     names = dict.fromkeys(name for content in contents.values() for name in content.values)
     return Content(
-        parts.merge_pairs(own, partials, rows, cells),
+        parts.merge_pairs(own, partials, ListedPairs(rows, cells, count)),
         {name: merge_values(_values(name, contents, windows), keys) for name in names},
     )
 
