@@ -142,7 +142,7 @@ class Selections:
         for merged, own in groupby(ends, lambda end: block.windows[end][0]):
             rows = merged.rows(plan)
             for end in own:
-                first, last = merged.places[end, selection]
+                first, last = merged.places.of(end, selection)
                 yield end, rows.slice(first, last - first)
 
     def required(
@@ -156,7 +156,7 @@ class Selections:
         for known, own in groupby(ends, block.slacks.__getitem__):
             slacks = known.ascending(plan.aggregates, plan.bound, shares)
             for end in own:
-                first, last = known.places[end, selection]
+                first, last = known.places.of(end, selection)
                 yield end, slacks[:, first:last]
 
     def _follow(self) -> None:
