@@ -102,16 +102,13 @@ class Selections:
     def newest_arrivals(self, selection: int, ends: Iterable[int], size: int) -> list[int]:
         """When the newest rows of windows [end - size, end) arrived, BEFORE_ALL where they hold none."""
         self._follow()
-        known = self._newest.setdefault(size, {})
-        found = []
-        for end in ends:
-            own = known.get(end)
-            if own is None:
+        known, wanted = self._newest.setdefault(size, {}), list(ends)
+        for end in wanted:
+            if end not in known:
                 every = [self._sorted[start].newest for start in self._panes.starts(end - size, end)]
                 nothing = np.full(self._count, BEFORE_ALL)
-                own = known[end] = np.max([nothing, *every], axis=0).tolist()
-            found.append(own[selection])
-        return found
+                known[end] = np.max([nothing, *every], axis=0).tolist()
+        return [known[end][selection] for end in wanted]
 
     def content(self, selection: int, first: int, last: int) -> list[Content]:
         """The rows of the panes that start in [first, last), pane by pane."""

@@ -254,12 +254,12 @@ class ResultStage:
         table = raw_rows(view, answers, rows)
         if not raw:
             table = plain_results(view, table)
-        overflowed = rows.column(OVERFLOWED).to_numpy()
+        overflowed = np.append(0, np.cumsum(rows.column(OVERFLOWED).to_numpy())).tolist()
         last = 0
         for operator, name in places:
             own = self._answers[operator, name]
             first, last = last, last + sum(answer.rows.num_rows for answer in own)
-            said = SaidWindows(rows=last - first, overflowed=int(np.count_nonzero(overflowed[first:last])))
+            said = SaidWindows(rows=last - first, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
                 said.note(answer)
             path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
