@@ -33,7 +33,11 @@ class Part:
     def occurring(self) -> npt.NDArray[np.bool_]:
         """bool[classes]: whether some row is of the class."""
         count = len(self.offsets) - 1
-        return np.ones(count, np.bool_) if self.classes is None else np.bincount(self.classes, minlength=count) > 0
+        return (
+            np.ones(count, np.bool_)
+            if self.classes is None
+            else np.bincount(self.classes, minlength=count) > 0
+        )
 
     def pairs(self, chosen: npt.NDArray[np.bool_], places: Ints) -> tuple[Ints, Ints]:
         """Chosen classes, ascending, once for each condition that has a place, and these places.
