@@ -149,7 +149,73 @@ def list_set_pairs(
 
 
 @compiled(nogil=True)
-def number_cells(
+def number_window_cells(
+    codes: Longs,
+    first: Longs,
+    last: Longs,
+    windows: Longs,
+    cell_of: Longs,
+    first_rows: Longs,
+    cell_windows: Longs,
+) -> int:
+    """Numbers the cells of windows, one for each window and code, as they are first met.
+
+    Args:
+        codes: int64[all rows], the group of each.
+        first, last, windows: int64[ranges]: rows first, ..., last - 1 belong to the window; those of a window together.
+        cell_of: int64[codes], -1 everywhere.
+        first_rows, cell_windows: written: one row and the window of each cell; at least as long as there are cells.
+
+    Returns:
+        The number of cells.
+    """
+    count = base = 0
+    for place in range(len(first)):
+        if place and windows[place] != windows[place - 1]:
+            base = count
+        for row in range(first[place], last[place]):
+            code = codes[row]
+            if cell_of[code] < base:
+                cell_of[code] = count
+                first_rows[count] = row
+                cell_windows[count] = windows[place]
+                count += 1
+    return count
+
+
+@compiled(nogil=True)
+def add_by_windows(
+    values: npt.NDArray[np.generic],
+    codes: Longs,
+    first: Longs,
+    last: Longs,
+    windows: Longs,
+    cell_of: Longs,
+    sums: npt.NDArray[np.generic],
+) -> None:
+    """Adds values[row] to the sum of its cell in each window, in order, without a list of pairs.
+
+    Args:
+        values: of all rows.
+        codes, first, last, windows, cell_of: as `number_window_cells` takes them.
+        sums: of the cells.
+    """
+    count = base = 0
+    for place in range(len(first)):
+        if place and windows[place] != windows[place - 1]:
+            base = count
+        for row in range(first[place], last[place]):
+            code = codes[row]
+            cell = cell_of[code]
+            if cell < base:
+                cell = count
+                cell_of[code] = cell
+                count += 1
+            sums[cell] += values[row]
+
+
+@compiled(nogil=True)
+def list_window_pairs(
     codes: Longs,
     first: Longs,
     last: Longs,
@@ -157,37 +223,27 @@ def number_cells(
     cell_of: Longs,
     rows: Longs,
     cells: Longs,
-    first_rows: Longs,
-    cell_windows: Longs,
-) -> int:
-    """Lists the rows of windows; those of one window and code share a cell, numbered in order of first occurrence.
+) -> None:
+    """Lists each row once for each window that holds it.
 
     Args:
-        codes: int64[all rows], the group of each.
-        first, last, windows: int64[ranges]: rows first, ..., last - 1 belong to the window; those of a window together.
-        cell_of: int64[codes], -1 everywhere.
-        rows, cells: written: int64[pairs], the row and the cell of each pair of a row and a window.
-        first_rows, cell_windows: written: one row and the window of each cell; as long as `rows`.
-
-    Returns:
-        The number of cells.
+        codes, first, last, windows, cell_of: as `number_window_cells` takes them.
+        rows, cells: written: int64[pairs], the row and the cell of each pair.
     """
     pairs = count = base = 0
     for place in range(len(first)):
         if place and windows[place] != windows[place - 1]:
             base = count
         for row in range(first[place], last[place]):
-            cell = cell_of[codes[row]]
+            code = codes[row]
+            cell = cell_of[code]
             if cell < base:
                 cell = count
-                cell_of[codes[row]] = cell
-                first_rows[cell] = row
-                cell_windows[cell] = windows[place]
+                cell_of[code] = cell
                 count += 1
             rows[pairs] = row
             cells[pairs] = cell
             pairs += 1
-    return count
 
 
 @compiled(nogil=True)

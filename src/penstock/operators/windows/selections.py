@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 #: what so many bytes of panes make is kept for the views of some selections; beyond that selections are taken in blocks
 _BLOCK_BYTES = 256 << 20
 #: so many panes of windows are merged at a time
-_MOST_PANES = 64
+_MOST_PANES = 256
 
 
 class Sorted:

@@ -19,7 +19,6 @@ from penstock.kernels.compiled import filling
 from penstock.kernels.spreading import (
     add_by_sets,
     list_set_pairs,
-    number_cells,
     number_set_cells,
     rows_by_query,
 )
@@ -33,7 +32,9 @@ from penstock.operators.windows.aggregates import (
     extreme_of,
     sum_of,
 )
+from penstock.operators.windows.content import Content, merged_windows
 from penstock.operators.windows.grouping import added, group_codes
+from penstock.operators.windows.required_slack import END
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -159,7 +160,8 @@ def warm_up() -> None:
         sum_of("i"): pa.array([0], pa.decimal128(38, 0)),
         extreme_of("min", "i"): [1],
     }
-    spread(Parts(("f", "i"), (), (("min", "i"),)), pa.table(some), sets, ["pane"])
+    parts, partials = Parts(("f", "i"), (), (("min", "i"),)), pa.table(some)
+    spread(parts, partials, sets, ["pane"])
+    parts.merge(partials, ["pane"])
+    merged_windows(parts, {0: Content(partials.drop_columns([SET]), {})}, [(1, [0])], [END, "pane"])
     rows_by_query(np.zeros(1, np.int64), np.zeros(0, np.int32), 0)
-    nothing = np.zeros(0, np.int64)
-    number_cells(*[nothing] * 9)
