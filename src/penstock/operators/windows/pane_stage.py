@@ -21,7 +21,7 @@ from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values,
 from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.event_times import EventTimes, Rows
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.satisfied import Satisfied
+from penstock.operators.windows.satisfied import Part, Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 from penstock.operators.windows.spreading import SET, spread, spread_values
 from penstock.plan.times import BEFORE_ALL
@@ -35,6 +35,8 @@ _LOOSE_ROWS = 1 << 20
 _SETS_BYTES = 32 << 20
 #: tables of what was spread that are held before they are merged
 _MOST_SPREAD = 8
+#: in the place of a set's number: nobody has asked for it
+_UNNUMBERED = np.uint32(2**32 - 1)
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
 
@@ -332,30 +334,45 @@ class _HeldBySets(_Held):
         super().__init__(plan, has_steps=has_steps)
         self._groups = self._grouping
         self._grouping = [SET, *self._groups]
+        self._selections = np.array([-1 if each is None else each for each in plan.selections], np.int32)
         self._sets = KnownSets()
+        #: for each family of classes what `_signatures` gives
+        self._families: dict[object, npt.NDArray[np.uint32]] = {}
         self._numbers = np.zeros(0, np.uint32)
         self._spread: dict[str, list[pa.Table]] = {}
 
     def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
         """The rows of a batch that satisfy some of the conditions, ascending, those of each part once."""
-        places = satisfied.places(self.plan.selections)
+        self._places = satisfied.places(self._selections)
         for part in satisfied.parts:
             if self._sets.nbytes > _SETS_BYTES:
                 self._spread_all()
-            classes, selections = self._pairs = part.pairs(places)
-            signatures = np.zeros(len(part.offsets) - 1, np.uint32)
-            self._sets.number(selections.copy(), classes, signatures)
-            self._part, self._numbers = part, part.of_rows(signatures)
+            self._part, self._numbers = part, part.of_rows(self._signatures(part))
             rows = np.flatnonzero(self._numbers)
             if len(rows):
                 yield rows
 
+    def _signatures(self, part: Part) -> npt.NDArray[np.uint32]:
+        """uint32[classes]: the number of the set of each class with rows and 1, 0 where it satisfies nothing."""
+        found = np.full(len(part.offsets) - 1, _UNNUMBERED, np.uint32)
+        known = self._families.get(part.family, found[:0])
+        found[: len(known)] = known
+        fresh = part.occurring() & (found == _UNNUMBERED)
+        if fresh.any():
+            found[fresh] = 0
+            classes, selections = part.pairs(fresh, self._places)
+            self._sets.number(selections, classes, found)
+        if part.family is not None:
+            self._families[part.family] = found
+        return found
+
     def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """int64[selections]: how many of the rows that were selected last are chosen."""
-        classes, selections = self._pairs
+        part = self._part
+        classes, selections = part.pairs(part.occurring(), self._places)
         own = np.flatnonzero(chosen) if rows is None else rows[chosen[rows]]
-        of_classes = own if self._part.classes is None else self._part.classes[own]
-        times = np.bincount(of_classes, minlength=len(self._part.offsets) - 1)[classes]
+        of_classes = own if part.classes is None else part.classes[own]
+        times = np.bincount(of_classes, minlength=len(part.offsets) - 1)[classes]
         return np.bincount(selections, times, len(self.plan.selections)).astype(np.int64)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -389,7 +406,7 @@ class _HeldBySets(_Held):
                 self._spread[kind] = [self._merged(kind, tables)]
         self._partials, self._settled = [], 0
         self._values = {name: [] for name in self._values}
-        self._sets = KnownSets()
+        self._sets, self._families = KnownSets(), {}
 
 
 def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:
