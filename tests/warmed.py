@@ -10,6 +10,7 @@ from penstock.kernels.radix import radix_order
 
 for module in (
     "lane_cases",
+    "penstock.cli.main",
     "penstock.operators.routing.routers",
     "penstock.spark.lanes.cut_lane",
     "penstock.spark.log.runs",
