@@ -90,8 +90,9 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
 
 @pytest.fixture
 def spark(_session: SparkSession) -> Iterator[SparkSession]:
-    """The one Spark session of all tests; streaming queries a test leaves behind are stopped."""
+    """The one Spark session of all tests; streaming queries a test leaves behind are stopped, tables that it keeps in memory let go."""
     yield _session
+    _session.catalog.clearCache()
     for query in _session.streams.active:
         query.stop()
     _session.streams.resetTerminated()
