@@ -36,6 +36,9 @@ INTERPRETED = (
     }
 )
 
+#: environment of commands that start Spark and end soon: Java without its second compiler and its parallel collector
+SOON_OVER = {} if ALL else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 def examples(full: int) -> int:
     """The number of random examples to try: so many, a quarter of them in the short form."""

@@ -22,6 +22,7 @@ from rich.console import Console
 from commands import alone, called
 from engine_cases import orders, put_file, write_orders
 from engine_cases import script as orders_script
+from forms import SOON_OVER
 from penstock.cli.watch import Watcher
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
@@ -48,7 +49,11 @@ def _process(*arguments: str, seconds: float = 300, **environment: str) -> subpr
     """The command as a process of its own."""
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=seconds
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SOON_OVER, **environment},
+        timeout=seconds,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commands import called
+from forms import SOON_OVER
 from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
 from penstock.testing.kafka import KafkaBroker
@@ -36,7 +37,7 @@ def _called(
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **environment},
+        env={**os.environ, **SOON_OVER, **environment},
     )
 
 
