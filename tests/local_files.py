@@ -32,7 +32,9 @@ public final class LocalFiles extends LocalFileSystem {
       if (permission.getStickyBit()) {
         super.setPermission(path, permission);
       } else {
-        Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(permission.toString()));
+        String letters =
+            permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL + permission.getOtherAction().SYMBOL;
+        Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(letters));
       }
     }
   }

@@ -330,7 +330,7 @@ def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     ended.release()
     ended.release()
     (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
-    second = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
+    second = alone("run", "script.sql", "--output", "out", "--available-now")
     assert second.returncode == 2
     assert f"is in use by process {os.getpid()}. Stop that process" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
