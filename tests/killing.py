@@ -27,7 +27,7 @@ _LOADED = ["pytest", "warmed"]
 def forked(
     function: Callable[..., object], *arguments: object, failpoint: str = "", log: Path | None = None
 ) -> int:
-    """Calls a function in a process of its own; the exit code, -9 where it was killed.
+    """Calls a function in a process of its own, and ends what it has left behind; the exit code, -9 where it was killed.
 
     Args:
         function: one that the process can import.
@@ -36,7 +36,10 @@ def forked(
         log: what it says is added to it.
     """
     process = forking(function, *arguments, failpoint=failpoint, log=log)
-    process.join(MOST_SECONDS)
+    try:
+        process.join(MOST_SECONDS)
+    finally:
+        _end_session(process)
     assert process.exitcode is not None, "in time"
     return process.exitcode
 
@@ -67,6 +70,8 @@ def _server() -> ForkServerContext:
 
 
 def _call(failpoint: str, log: Path | None, function: Callable[..., object], *arguments: object) -> None:
+    # what it starts ends with it
+    os.setsid()
     if log is not None:
         told = log.open("ab")
         os.dup2(told.fileno(), 1)
@@ -110,8 +115,9 @@ def killed(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _end_session(leader: subprocess.Popen[bytes]) -> None:
+def _end_session(leader: subprocess.Popen[bytes] | ForkServerProcess) -> None:
     """Kills the processes of a session, and waits until none of them runs."""
+    assert leader.pid is not None
     deadline = time.monotonic() + MOST_SECONDS
     while running := _running(leader.pid):
         assert time.monotonic() < deadline, running

@@ -12,6 +12,7 @@ for module in (
     "lane_cases",
     "penstock.cli.main",
     "penstock.operators.routing.routers",
+    "penstock.spark.engine",
     "penstock.spark.lanes.cut_lane",
     "penstock.spark.log.runs",
     "penstock.spark.log.segments",
