@@ -48,11 +48,15 @@ def set_permissions_in_the_jvm(spark: SparkSession) -> None:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.cook(_SOURCE)
     own = compiler.getClassLoader().loadClass(_CLASS)
-    file_systems = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileSystem")
-    by_scheme = file_systems.getDeclaredField("SERVICE_FILE_SYSTEMS")
+    file_systems = jvm.org.apache.hadoop.fs.FileSystem
+    configuration = spark._jsc.hadoopConfiguration()
+    # with the first one Hadoop notes which there are
+    file_systems.getLocal(configuration)
+    by_scheme = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileSystem").getDeclaredField(
+        "SERVICE_FILE_SYSTEMS"
+    )
     by_scheme.setAccessible(True)
     by_scheme.get(None).put("file", own)
-    # those that were made before
-    jvm.org.apache.hadoop.fs.FileSystem.closeAll()
-    made = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
-    assert made.getClass().getName() == _CLASS, made.getClass().getName()
+    file_systems.closeAll()
+    made = file_systems.getLocal(configuration).getClass().getName()
+    assert made == _CLASS, made
