@@ -150,7 +150,7 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
         "open": 3,
         "oldest": 7,
     }
-    replace_json(layout.status, {**StatusBook().document(), "pairs_by_view": {}})
+    replace_json(layout.status, StatusBook().document())
     log = EventLog(layout.events)
     log.record(
         "windows",
@@ -170,7 +170,7 @@ def test_windows_that_lag_behind_say_so_and_a_dropped_view_waits_for_nothing(lay
     assert folder_status(layout.output)["views"]["hours"]["waiting_seconds"] == pytest.approx(60, abs=30)
     assert "the view has to answer these batches first" in told
     assert "final with the next batch" not in told
-    assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"large": 0, "silent": 0}
+    assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"large": 6, "silent": 0}
     schema = StructType()
     CatalogWriter(layout).write(
         {"orders": schema}, {"orders": {"silent": ViewDefinition("silent", "1", "", "TRUE", None)}}
