@@ -22,6 +22,8 @@ from penstock.monitor.folder import folder_layout, folder_status, quarantined_re
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
+from penstock.page.histories import Histories
+from penstock.page.overview import overview_answer
 from penstock.spark.ingest.figures import view_pairs_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
@@ -313,6 +315,31 @@ def test_rules_with_mistakes_are_problems_until_they_are_mended(
         *([] if told is None else [f"rules rules/*.sql: {told}"]),
         *(f"rule {each}" for each in named[:3]),
     ]
+
+
+def test_a_refused_script_is_a_problem_until_one_is_followed(layout: Layout) -> None:
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+
+    def problems() -> list[str]:
+        return [
+            line for line in problem_lines(status.book.document() | {"output": "out"}) if "script" in line
+        ]
+
+    refused = {"script": "rules.sql", "told": "line 2: Column wieght does not exist."}
+    line = "script rules.sql: not applied, the run continues unchanged: line 2: Column wieght does not exist."
+    log.record("script_refused", **refused)
+    assert problems() == [line]
+    log.record("script_followed", script="rules.sql")
+    assert problems() == []
+    log.record("script_refused", **refused)
+    log.record("run_started")
+    assert problems() == [], "the start has read the script"
+    log.record("script_refused", **refused)
+    status.close()
+    document = folder_status(layout.output)
+    assert line in problem_lines(document)
+    assert line in overview_answer(1, document, {"views": {}, "streams": {}}, Histories(), None)["problems"]
 
 
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:

@@ -35,6 +35,8 @@ def problem_lines(document: Document) -> Iterator[str]:
             yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
+    if script := document.get("script"):
+        yield f"script {script['script']}: not applied, the run continues unchanged: {script['told']}"
     for path, rules in document.get("rules", {}).items():
         yield from _of_rules(path, rules)
     for name, view in document["views"].items():
