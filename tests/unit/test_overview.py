@@ -75,7 +75,7 @@ def test_verbose_lists_every_view_and_details() -> None:
     assert all(f"\n{row.name} " in text for row in view_rows(document))
     assert "more: -v" not in text
     assert "may still lose 1 of the next 6 windows; promise kept" in text
-    assert "The 5 % promise starts after about 20 final windows; 8 so far." in text
+    assert "MAX_ERROR promise: not yet known (8 of 20 final windows)" in text
     assert "join view j_dev_0 of payments, devices: 12,430 rows | 0.8 s behind" in text
     assert not [word for word in INSIDE if word in text]
 

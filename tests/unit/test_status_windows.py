@@ -75,7 +75,7 @@ def test_windows_add_up_over_batches_and_keep_the_newest_of_the_rest(layout: Lay
         "not final: 3 windows, the oldest ends 1970-01-01 01:00:00 UTC; final once the stream's time passes "
         "1970-01-01 03:00:00 UTC (its end + horizon): needs a tuple that is 59 min newer"
     ) in told
-    assert "The 5 % promise starts after about 20 final windows; 4 so far." in told
+    assert "MAX_ERROR promise: not yet known (4 of 20 final windows)" in told
     view["standing"]["final_from"] = 14_400_000_000
     young = {**folder_status(layout.output), "views": {"hours": view}}
     assert (

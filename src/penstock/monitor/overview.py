@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.details import backlog_words, result_rows, windows_needed
+from penstock.monitor.details import backlog_words, result_rows
 from penstock.monitor.figures import counted, event_moment, roughly, shown_view
+from penstock.monitor.promises import Promise
 from penstock.monitor.troubles import open_troubles
 
 #: widest line, characters
@@ -189,20 +190,12 @@ def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is
         promise = (
             "kept" if standing and not violations else f"broken {violations:,}x" if violations else _NONE
         )
-    elif standing.get("promised") is not None:
-        promise = "active" if standing["promised"] else _starts(view)
+    elif (kept := Promise.of(view)) is not None:
+        promise = kept.words
     is_broken = state in ("failed", "retrying") or promise.startswith("broken")
     seconds = view.get("waiting_seconds") if batches else view.get("behind_seconds")
     lag = seconds if is_live else None
     return ViewRow(name, kind, state, rows, rate, lag, batches, promise, errors, is_broken)
-
-
-def _starts(view: Mapping[str, Any]) -> str:
-    """How many final windows a promise has of those that it needs."""
-    bound = view["standing"].get("bound")
-    needed = None if bound is None else windows_needed(bound)
-    final = view.get("final", 0)
-    return f"{final:,}/{needed:,} windows" if needed is not None and final < needed else "not yet"
 
 
 def stream_lag(stream: Mapping[str, Any]) -> float | None:

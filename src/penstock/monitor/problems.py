@@ -10,6 +10,7 @@ from typing import Any
 from penstock.monitor.book import Document
 from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.monitor.promises import Promise
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
 
@@ -72,6 +73,8 @@ def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     standing = view.get("standing") or {}
     if standing.get("violations"):
         yield f"{view_words(name)}: LOSS promise broken {counted(standing['violations'], 'time')}"
+    if (promise := Promise.of(view)) is not None and promise.fault is not None:
+        yield f"{view_words(name)}: {promise.fault}"
     if standing.get("overloaded"):
         yield f"{view_words(name)}: overloaded, most of its windows miss their deadline"
     if standing.get("failing"):
