@@ -34,12 +34,16 @@ def status(
         bool, typer.Option("--verbose", "-v", help="All views, and the details of each stream and view.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
+    without_matches: Annotated[
+        bool, typer.Option("--without-matches", help="Only the selections that no tuple has matched.")
+    ] = False,
     output_format: Annotated[
         TextFormat, typer.Option("--format", help="Output format: text or json (everything).")
     ] = TextFormat.TEXT,
 ) -> None:
     """Show the state of a run: problems first, then one line per stream and per view."""
     from penstock.monitor.folder import folder_layout, folder_status
+    from penstock.monitor.overview import unmatched_lines
     from penstock.monitor.report import status_lines
 
     shown, judgements = "", None
@@ -54,7 +58,9 @@ def status(
         text = (
             json.dumps(document)
             if output_format is TextFormat.JSON
-            else "\n".join(status_lines(document, verbose=verbose))
+            else "\n".join(
+                unmatched_lines(document) if without_matches else status_lines(document, verbose=verbose)
+            )
         )
         if text != shown:
             print(_CLEAR + text if watch and sys.stdout.isatty() else text, flush=True)

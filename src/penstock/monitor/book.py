@@ -231,6 +231,11 @@ def _batch(document: Document, event: Mapping[str, Any]) -> None:
     seconds = sum(each for _, each in stream["recent"])
     rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
     stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
+    lag = stream.get("lag")
+    if lag and lag.get("unit") == "records" and lag.get("backlog"):
+        # what the newest look at the source found before this batch was answered
+        answered = (event.get("tuples") or 0) + sum((event.get("quarantined") or {}).values())
+        stream["lag"] = {**lag, "backlog": max(0, lag["backlog"] - answered)}
     _matching(stream, event)
 
 
