@@ -56,7 +56,7 @@ from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.files import make_folder
-from penstock.spark.storage.joins import RegisteredJoin
+from penstock.spark.storage.joins import RegisteredJoin, join_lane
 
 _log = logging.getLogger(__name__)
 #: fields of a change of order that its event has otherwise
@@ -300,6 +300,11 @@ class JoinLane(CutLane):
         """Its cuts; what is measured of them is told there too."""
         super().recount(status)
         self._book = status.book
+
+    @property
+    def before(self) -> Sequence[str]:
+        """Likewise."""
+        return [join_lane(number) for number in self._registered.before]
 
     def status(self) -> dict[str, Any]:
         """The view, its newest cut, how many entries of each log are in none yet, joined rows a second, static tables that
