@@ -449,4 +449,8 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
     assert told == f"{path}: applied: 1 view dropped (small)\n"
     assert engine.declared == {"orders": ["large"]}
     told = look(3, f"{good}\nCREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');")
-    assert "applied: no view changed\nwarning: more: option nonsense is unknown" in told
+    assert "applied: 1 table added (more)\nwarning: more: option nonsense is unknown" in told
+    more = "CREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');"
+    copied = f"{good}\n{more}\nCREATE TABLE shown USING console;"
+    told = look(3, f"{copied}\nINSERT INTO shown SELECT id FROM orders WHERE amount > 950;")
+    assert told == f"{path}: applied: 1 table added (shown), 1 sink added (shown)\n"

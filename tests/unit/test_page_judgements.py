@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from page_cases import SLOW_SECONDS
-from penstock.page import windows
-from penstock.page.windows import Judgements, Revisions
+from penstock.page import judgements
+from penstock.page.judgements import Judgements, Revisions
 from penstock.spark.results.window_schemas import FINAL
 from penstock.spark.storage.layout import Layout
 
@@ -38,7 +38,7 @@ def test_a_view_that_cannot_be_judged_leaves_the_others_theirs(
             raise error
         return _kept()
 
-    monkeypatch.setattr(windows, "read_revisions", read)
+    monkeypatch.setattr(judgements, "read_revisions", read)
     found = Judgements().of(Layout(tmp_path, tmp_path), {"odd": VIEW, "hours": VIEW}, SLOW_SECONDS)
     assert found == {"odd": None, "hours": 1.0}
     assert "cannot judge the windows of odd" in caplog.text
@@ -55,13 +55,13 @@ def test_a_long_read_keeps_no_other_answer_waiting(tmp_path: Path, monkeypatch: 
             assert may_end.wait(SLOW_SECONDS)
         return _kept()
 
-    monkeypatch.setattr(windows, "read_revisions", read)
-    layout, judgements, views = Layout(tmp_path, tmp_path), Judgements(), {"long": VIEW, "hours": VIEW}
-    first = threading.Thread(target=judgements.of, args=(layout, {"long": VIEW}, SLOW_SECONDS))
+    monkeypatch.setattr(judgements, "read_revisions", read)
+    layout, known, views = Layout(tmp_path, tmp_path), Judgements(), {"long": VIEW, "hours": VIEW}
+    first = threading.Thread(target=known.of, args=(layout, {"long": VIEW}, SLOW_SECONDS))
     first.start()
     assert is_reading.wait(SLOW_SECONDS)
     found: dict[str, float | None] = {}
-    second = threading.Thread(target=lambda: found.update(judgements.of(layout, views, SLOW_SECONDS)))
+    second = threading.Thread(target=lambda: found.update(known.of(layout, views, SLOW_SECONDS)))
     second.start()
     second.join(5)
     was_answered = not second.is_alive()
@@ -71,4 +71,4 @@ def test_a_long_read_keeps_no_other_answer_waiting(tmp_path: Path, monkeypatch: 
     assert was_answered
     assert found == {"long": None, "hours": 1.0}
     assert sorted(reads) == ["hours", "long"]
-    assert judgements.of(layout, views, 0) == {"long": 1.0, "hours": 1.0}
+    assert known.of(layout, views, 0) == {"long": 1.0, "hours": 1.0}

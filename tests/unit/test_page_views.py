@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
 from page_cases import Page, batch, event, page_folder, served
-from penstock.page import rows, windows
+from penstock.page import judgements, rows, windows
 from penstock.page.deadlines import asked_of
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.read_plain import window_revisions
@@ -184,6 +184,7 @@ def test_a_window_view_says_what_it_promised_and_kept(page: Page) -> None:
     assert found["bound"] == {"error": 0.1, "probability": 0.05, "absolute": False}
     # three of the four final windows
     assert found["within"] == 0.75
+    assert (found["kept"], found["kept_words"]) == ("unknown", "not yet known (4 of 20 final windows)")
     assert (found["slack"], found["horizon"], found["oldest_open"], found["reached"]) == (
         60.0,
         3_600.0,
@@ -246,10 +247,10 @@ def test_a_key_may_be_a_struct(layout: Layout, monkeypatch: pytest.MonkeyPatch) 
     times = [pc.struct_field(table.column("_row"), part).combine_chunks() for part in ("start", "end")]
     row = pa.StructArray.from_arrays([*times, key], ["start", "end", "k0"])
     structs = table.set_column(0, "city", key).set_column(table.num_columns - 1, "_row", row)
-    monkeypatch.setattr(windows, "window_revisions", lambda *_: (structs, marks, True))
-    found = windows.read_revisions(layout, "hours", 100)
+    monkeypatch.setattr(judgements, "window_revisions", lambda *_: (structs, marks, True))
+    found = judgements.read_revisions(layout, "hours", 100)
     assert list(found.keys) == ["city"]
-    assert windows.share_within(found, BOUND) == 0.75
+    assert judgements.share_within(found, BOUND) == 0.75
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
-from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
+from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events, view_pairs
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -67,10 +67,10 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     if catalog is None:
         catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
-    pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)
-    for stream in catalog["streams"]:
-        catch_up(book, layout, stream)
+    pairs = {
+        stream: view_pairs(written, stream, catch_up(book, layout, stream)) for stream in catalog["streams"]
+    }
     joins = {name: view for name, view in catalog["views"].items() if LANES in view}
     for view in joins.values():
         for number in view[LANES]:
@@ -85,14 +85,15 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     for event in untold_events(layout, written):
         book.note(event)
     document = book.document()
-    document.pop("at_time", None)
+    for inner in ("at_time", "pairs_by_view"):
+        document.pop(inner, None)
     document["output"] = str(layout.output)
     holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
     _judge(document, holder)
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
-        _rank(catalog, name, stream, None if pairs is None else pairs.get(name, {}))
+        _rank(catalog, name, stream, pairs[name])
     for name, view in joins.items():
         document["views"][name] = _of_join(document, layout, name, view)
     for name, view in catalog["views"].items():
@@ -288,14 +289,15 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
         stream["samples"] = _samples(layout, name, stream["quarantined"])
 
 
-def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int] | None) -> None:
+def _rank(catalog: Document, name: str, stream: Document, pairs: Mapping[str, int]) -> None:
     """The selections of a stream by how often tuples satisfied their present definition; None where nothing has counted them."""
     views = {
         view: counted_as(view, number_of(each))
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
     }
-    if pairs is None:
+    if not pairs and stream.get("pairs"):
+        # an earlier version published them and counted none
         stream["selections"] = dict.fromkeys(views)
     else:
         counts = ((view, pairs.get(present, 0)) for view, present in views.items())

@@ -37,7 +37,7 @@ from penstock.page.rows import FORMATS, ORDERS, Asked, file_name, rows_answer, r
 from penstock.page.rows import MOST_LIMIT as MOST_ROWS
 from penstock.page.view import view_answer
 from penstock.page.views import KINDS, MOST_LIMIT, ONLY, SORTS, one_of
-from penstock.page.windows import Judgements, window_answer, windows_answer
+from penstock.page.windows import window_answer, windows_answer
 
 _log = logging.getLogger(__name__)
 STATIC = Path(str(resources.files("penstock.page"))) / "static"
@@ -90,7 +90,7 @@ class Routes:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._workers = CapacityLimiter(_WORKERS)
-        self._judgements, self._outcomes = Judgements(), Outcomes()
+        self._judgements, self._outcomes = reader.judgements, Outcomes()
         self._exposition = Exposition(reader.current, self._kept)
 
     def app(self, rules: Rules, *, metrics_alone: bool = False) -> ASGIApp:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -86,12 +86,22 @@ class Reconciled:
     Attributes:
         added, redefined, dropped: names of views.
         kept: how many that were there before are there still.
+        tables: names of new tables.
+        sinks, removed_sinks: tables of new INSERT INTO, and of those that the script no longer has.
     """
 
     added: list[str]
     redefined: list[str]
     dropped: list[str]
     kept: int
+    tables: list[str] = field(default_factory=list)
+    sinks: list[str] = field(default_factory=list)
+    removed_sinks: list[str] = field(default_factory=list)
+
+
+def _inserts(declared: Declared) -> list[tuple[str, str]]:
+    """The table and the query of each INSERT INTO."""
+    return [(sink.name, sink.text) for sink in declared.sinks if sink.text]
 
 
 #: an order takes less on any machine that is not swamped: longer deadlines are not held against it
@@ -147,6 +157,7 @@ class Declaring:
             InputError: see `Engine.reconcile`.
         """
         before = staged.texts
+        sinks = _inserts(staged)
         staged.waiting = []
         parsed = parse_script(script, aggregates=self.aggregates)
         if parsed.is_empty:
@@ -187,6 +198,9 @@ class Declaring:
             redefined=[name for name in changed if name in before],
             dropped=[name for name in dropped if name not in staged.views],
             kept=len(staged.views.keys() & before.keys()),
+            tables=[table.name for table in new_tables],
+            sinks=[table for table, text in _inserts(staged) if (table, text) not in sinks],
+            removed_sinks=[table for table, text in sinks if (table, text) not in _inserts(staged)],
         )
 
     def follow(self, staged: Declared, path: str) -> RuleChanges:

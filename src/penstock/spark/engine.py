@@ -251,6 +251,16 @@ class Engine:
             self._install(staged)
         return reconciled
 
+    def report_script(self, path: str, refused: str | None) -> None:
+        """Record that a changed script is refused, or is followed again. `Run.events` and `penstock status` report it.
+
+        Args:
+            path: the script.
+            refused: why it is refused; None: the run follows it.
+        """
+        if self._execution is not None:
+            self._execution.script_changed(path, refused)
+
     @overload
     def function(self, name: str, fn: Callable[..., Any], returns: str) -> Engine: ...
     @overload

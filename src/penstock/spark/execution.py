@@ -358,6 +358,13 @@ class Execution:
             kept_count=sum(bool(each.kept) for each in changes.standing),
         )
 
+    def script_changed(self, path: str, refused: str | None) -> None:
+        """Notes that a changed script was refused, and why, or that the run follows it."""
+        if refused is None:
+            self.events.record("script_followed", script=path)
+        else:
+            self.events.record("script_refused", script=path, told=refused)
+
     def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
         """Answers these join views and no others, with what comes to their streams from now on.
 

@@ -7,20 +7,22 @@ was replaced lives on for a while under the name that readers have by then (docs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.publication.history import Stretch
+from penstock.spark.publication.history import Stretch, added
 from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocuments
 
+#: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
+VIEW_PAIRS = "view_pairs"
 #: the manifest of all batches whose files are merged
 MERGED = "merged"
 
@@ -59,6 +61,7 @@ class Merged:
         totals: sums over all of them but `batches`, see `history.summed`.
         stretches: the same batches, see `history.lengthened`.
         batches: what the manifests said of the newest ones, which Spark may repeat.
+        view_pairs: (tuple, view) pairs of all of them, by definition of a view.
     """
 
     last: int = -1
@@ -66,6 +69,7 @@ class Merged:
     totals: Mapping[str, Any] = field(default_factory=dict)
     stretches: tuple[Stretch, ...] = ()
     batches: tuple[dict[str, Any], ...] = ()
+    view_pairs: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As it lies on disk; `first`, `last` and `files` as in the manifest of a batch."""
@@ -76,6 +80,7 @@ class Merged:
             "totals": self.totals,
             "stretches": [_plain(stretch) for stretch in self.stretches],
             "batches": self.batches,
+            VIEW_PAIRS: self.view_pairs,
         }
 
 
@@ -118,6 +123,11 @@ class PublishedBatches:
     def stretches(self) -> list[Stretch]:
         """All batches in order, the newest one by one."""
         return [*self.merged.stretches, *map(Stretch.of, self.batches)]
+
+    @cached_property
+    def view_pairs(self) -> Mapping[str, int]:
+        """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
+        return with_view_pairs(self.merged.view_pairs, self.single)
 
     def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
         """The files of a kind, in order of batch.
@@ -177,9 +187,17 @@ def _merged(documents: StoredDocuments, found: Mapping[str, Any] | None) -> Merg
             document["totals"],
             tuple(Stretch(**stretch) for stretch in document["stretches"]),
             tuple(document["batches"]),
+            document.get(VIEW_PAIRS, {}),
         )
     except TypeError as error:
         raise DamagedError(str(documents[MERGED]), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
+
+
+def with_view_pairs(known: Mapping[str, int], documents: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Add the (tuple, view) pairs of batches, by their manifests, to those of the batches before."""
+    for document in documents:
+        known = added(known, document["batches"][0].get(VIEW_PAIRS, {}))
+    return known
 
 
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:

@@ -1,5 +1,5 @@
 // What a view promises of its early answers, and whether it keeps that.
-import { badge } from "../components/badge.js";
+import { badge, tone } from "../components/badge.js";
 import { percent, short } from "../format.js";
 
 /** The bound in words; null without one. `probability` is that of a miss. */
@@ -10,4 +10,5 @@ export const size = ({ error, absolute }) => (absolute ? short(error) : percent(
 /** How far a value may be from `value`. */
 export const margin = ({ error, absolute }, value) => (absolute ? error : error * Math.abs(value));
 
-export const kept = ({ promised }) => (promised === null ? null : badge(promised ? "kept" : "broken"));
+/** Whether the promise is kept, in the words of `penstock status`. */
+export const kept = (view) => (view.kept === null ? null : badge(view.kept_words, tone(view.kept)));

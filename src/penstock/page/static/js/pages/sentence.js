@@ -45,7 +45,7 @@ function pace(streams, lanes) {
 function losses(totals, problems, lanes) {
   const lost = [];
   if (totals.quarantined) lost.push(`${counted(totals.quarantined, "record")} in quarantine`);
-  if (totals.errors) lost.push(`${short(totals.errors)} lost to errors`);
+  if (totals.errors) lost.push(`${short(totals.errors)} ${totals.errors === 1 ? "condition" : "conditions"} could not be computed`);
   if (!lost.length && problems.length) return problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   if (lost.length) return list(lost);
   return viewsOf(lanes, "deadlines") ? "no tuple lost" : "nothing lost";

@@ -48,7 +48,7 @@ const timed = (view) => [
 
 const promised = (view) => [
   ["promise", asked(view.bound) ?? "no bound"],
-  view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
+  view.kept === null ? null : ["within the bound so far", [view.within === null ? null : `${percent(view.within)} `, kept(view)]],
   ["slack, the wait for late tuples", number(view.slack, length)],
   view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
   view.coverage === null ? null : ["coverage expected of early answers", percent(view.coverage)],

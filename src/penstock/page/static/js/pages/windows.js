@@ -49,7 +49,7 @@ const COLUMNS = [
 ];
 
 const promise = (each) =>
-  each.bound ? [each.within === null ? null : [h("span", null, `${percent(each.within)} so far `), kept(each)], h("span", { class: "under" }, "asked for: ", asked(each.bound))] : "no bound";
+  each.bound ? [each.within === null ? null : h("span", null, `${percent(each.within)} so far `), kept(each), h("span", { class: "under" }, "asked for: ", asked(each.bound))] : "no bound";
 
 function by(figure, direction) {
   const known = (each) => figure(each) ?? Infinity * direction;
