@@ -123,6 +123,7 @@ class Execution:
                 layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
             )
             held.callback(self._lock.release)
+            held.callback(layout.ledger.close)
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(
