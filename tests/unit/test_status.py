@@ -70,7 +70,7 @@ def put_batch(layout: Layout, figures: dict[str, Any]) -> None:
     """Publishes a batch without files."""
     batch = figures["batch"]
     document = {"first": batch, "last": batch, "files": [], "batches": [figures]}
-    MANIFEST.replace(layout.manifests("orders") / f"{batch}.json", document)
+    MANIFEST.replace(layout.manifests("orders")[batch], document)
 
 
 def selections(layout: Layout) -> dict[str, int]:
@@ -96,16 +96,6 @@ def test_rows_of_selections_are_those_of_the_published_batches_after_any_kill(la
     merged = read_published(layout, "orders").merged
     assert merged.view_pairs == {"large": 6, "silent": 2}
     assert not any("view_pairs" in each for each in merged.batches), "merged batches share one sum"
-
-
-def test_rows_that_an_earlier_version_counted_in_the_status_alone_count_further(layout: Layout) -> None:
-    for batch in (BATCH, NEXT):
-        put_batch(layout, {name: told for name, told in batch.items() if name != "view_pairs"})
-    assert selections(layout) == {"large": None, "silent": None}
-    replace_json(layout.status, {**StatusBook().document(), "pairs_by_view": {"orders": {"large": 6}}})
-    StatusFile(layout, dict, every_seconds=60).close()
-    put_batch(layout, {**NEXT, "batch": 2})
-    assert selections(layout) == {"large": 7, "silent": 0}
 
 
 def test_rows_of_a_selection_are_those_of_its_present_definition(layout: Layout) -> None:
@@ -163,7 +153,6 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     log.record("run_started")
     log.record("run_failed", stream="orders", told="a full disk")
     log.close()
-    replace_json(layout.status, {**StatusBook().document(), "pairs_by_view": {"orders": {"large": 3}}})
     lock = CheckpointLock(layout.checkpoint)
     with told_as_starting(layout):
         assert f"out: starting (process {os.getpid()})" in lines(layout)
@@ -179,7 +168,6 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     status.book.note({"kind": "run_started", "time": document["started"]})
     status.close()
     assert "starting" not in json.loads(layout.status.read_bytes())
-    assert json.loads(layout.status.read_bytes())["pairs_by_view"] == {"orders": {"large": 3}}
 
 
 def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> None:

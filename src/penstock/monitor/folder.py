@@ -17,7 +17,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
-from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events, view_pairs
+from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -68,9 +68,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
         catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
     book = StatusBook(written)
-    pairs = {
-        stream: view_pairs(written, stream, catch_up(book, layout, stream)) for stream in catalog["streams"]
-    }
+    pairs = {stream: catch_up(book, layout, stream).view_pairs for stream in catalog["streams"]}
     joins = {name: view for name, view in catalog["views"].items() if LANES in view}
     for view in joins.values():
         for number in view[LANES]:
@@ -85,8 +83,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     for event in untold_events(layout, written):
         book.note(event)
     document = book.document()
-    for inner in ("at_time", "pairs_by_view"):
-        document.pop(inner, None)
+    document.pop("at_time", None)
     document["output"] = str(layout.output)
     holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
     _judge(document, holder)
@@ -296,12 +293,8 @@ def _rank(catalog: Document, name: str, stream: Document, pairs: Mapping[str, in
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
     }
-    if not pairs and stream.get("pairs"):
-        # an earlier version published them and counted none
-        stream["selections"] = dict.fromkeys(views)
-    else:
-        counts = ((view, pairs.get(present, 0)) for view, present in views.items())
-        stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
+    counts = ((view, pairs.get(present, 0)) for view, present in views.items())
+    stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
 
 
 def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -52,7 +52,7 @@ class StatusFile:
     def begin_stream(self, stream: str) -> None:
         """Counts the batches of a stream that earlier runs have published and told nobody of."""
         published = catch_up(self.book, self._layout, stream)
-        self._before[stream] = view_pairs(self.book.document(), stream, published)
+        self._before[stream] = published.view_pairs
 
     def begin_lane(self, lane: str) -> None:
         """Likewise of the cuts of a lane."""
@@ -94,20 +94,6 @@ def catch_up(book: StatusBook, layout: Layout, stream: str) -> PublishedBatches:
     results = read_manifests(layout.manifests(results_of(stream)))
     book.catch_up_windows(stream, results.totals, results.batches)
     return batches
-
-
-def view_pairs(document: Mapping[str, Any], stream: str, published: PublishedBatches) -> Mapping[str, int]:
-    """Count the (tuple, view) pairs of a stream since the folder's first batch.
-
-    Args:
-        document: the status. Earlier versions counted the pairs of their batches there alone.
-        stream: its name.
-        published: its batches.
-
-    Returns:
-        Pairs by definition of a view, see `counted_as`.
-    """
-    return added(document.get("pairs_by_view", {}).get(stream, {}), published.view_pairs)
 
 
 def catch_up_lane(book: StatusBook, layout: Layout, lane: str) -> None:
