@@ -156,6 +156,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
                 figures=swap,
                 arrangement={"order": [1, 0]},
                 runner_up={"order": [0, 1]},
+                before={"order": [0, 1]},
             )
         )
         log.write(event(12, "sequence_sampled", stream="orders", evaluations_per_tuple=2.0))
@@ -174,8 +175,9 @@ def page(layout: Layout) -> Iterator[Page]:
 def test_a_window_view_says_what_it_promised_and_kept(page: Page) -> None:
     (found, timely) = page.get("/api/windows").json()["views"]
     assert found["bound"] == {"error": 0.1, "probability": 0.05, "absolute": False}
-    # three of the four final windows
+    # three of the four final rows; beside the one that was off, two have another value than before
     assert found["within"] == 0.75
+    assert found["judged"] == {"first": 4, "first_off": 1, "early": 4, "off": 1, "corrected": 3}
     assert (found["slack"], found["horizon"], found["oldest_open"], found["reached"]) == (
         60.0,
         3_600.0,
@@ -241,7 +243,7 @@ def test_a_key_may_be_a_struct(layout: Layout, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(windows, "window_revisions", lambda *_: (structs, marks, True))
     found = windows.read_revisions(layout, "hours", 100)
     assert list(found.keys) == ["city"]
-    assert windows.share_within(found, BOUND) == 0.75
+    assert windows.judge(found, BOUND) == windows.Judgement(4, 1, 4, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -264,9 +266,10 @@ def test_plans_say_what_changed_them(page: Page) -> None:
     assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["y", "x"], 3.0, 2.0)
     assert (stream["runner_up"], stream["found"]) == ({"sequence": ["x", "y"], "evaluations": 2.5}, 2.0)
     assert (stream["decision"], stream["history"]["evaluations"]) == ("faster", [2.0])
-    assert [(each["subject"], each["text"]) for each in found["switches"]] == [
-        ("pairs", "new tuples of a meet b: <i>"),
-        ("orders", "faster"),
+    told = [(each["subject"], each["text"], each["before"], each["order"]) for each in found["switches"]]
+    assert told == [
+        ("pairs", "<i>", [], ["new tuples of a meet b"]),
+        ("orders", "faster", ["x", "y"], ["y", "x"]),
     ]
     assert found["switches"][0]["figures"] == {"seconds": 0.5, "search": "all"}
     assert found["joins"][0]["switches"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -15,6 +16,7 @@ from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
 from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
+from penstock.page.paces import Pace
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -93,6 +95,7 @@ def _summed(what: str) -> Any:
 def _stream(name: str, stream: Document, document: Document, histories: Histories) -> dict[str, Any]:
     is_live = document["state"] in ("running", "starting")
     lag = stream.get("lag") or {}
+    pace = histories.pace(name, time.time()) if is_live else Pace()
     windows = sum(
         view.get("stream") == name and not view.get("dropped") for view in document["views"].values()
     )
@@ -103,7 +106,10 @@ def _stream(name: str, stream: Document, document: Document, histories: Historie
         "matched": stream.get("matched") or 0,
         "quarantined": _summed("quarantined")(stream),
         "errors": _summed("errors")(stream),
+        "is_read": bool(stream.get("recent")),
         "rate": current_rate(stream, is_live=is_live),
+        "answered": pace.answered,
+        "arrives": pace.arrives,
         "lag": stream_lag(stream) if is_live else None,
         "backlog": None if lag.get("backlog") is None else backlog_words(lag),
         "newest_event": seconds(stream.get("newest_event_time_us")),

@@ -240,7 +240,8 @@ class Routes:
             return refused(503, "The page cannot answer this now: a file of the folder cannot be read.")
 
     def _kept(self, views: Mapping[str, Document]) -> Mapping[str, float | None]:
-        return self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        found = self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        return {name: None if judgement is None else judgement.within for name, judgement in found.items()}
 
     async def _scrape(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")

@@ -7,6 +7,7 @@ import { choice } from "../components/fields.js";
 import { block, card, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
+import { TERMS } from "../glossary.js";
 import { OUTCOMES, costs, legend, mark, timeline } from "./timeline.js";
 
 const MOST = 50;
@@ -51,8 +52,8 @@ const VIEWS = [
   { label: "loss allowed", cell: (each) => (each.loss ? `${each.loss[0]} of ${each.loss[1]} in a row` : "–") },
   { label: "in time", kind: "number", cell: (each) => percent(each.in_time) },
   { label: "outcomes", kind: "wide", cell: (each) => shares(each) },
-  { label: "rho", kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
-  { label: "may still lose", kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
+  { label: "rho", about: TERMS.rho, kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
+  { label: "may still lose", about: TERMS.allowance, kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
   { label: "asks of a processor", kind: "number", cell: (each) => percent(each.asks), isVoid: (each) => each.asks === null },
 ];
 

@@ -1,9 +1,13 @@
 // What a view promises of its early answers, and whether it keeps that.
 import { badge } from "../components/badge.js";
-import { percent, short } from "../format.js";
+import { counted, percent, short } from "../format.js";
 
 /** The bound in words; null without one. `probability` is that of a miss. */
 export const asked = (bound) => bound && `off by less than ${size(bound)} in ${percent(1 - bound.probability)} of the windows`;
+
+/** By what a promise is judged, in words. */
+export const found = ({ first, first_off, early, off }) =>
+  `${off.toLocaleString("en-US")} of ${counted(early, "early answer")} were off; ${first_off.toLocaleString("en-US")} of all ${counted(first, "first answer")} to rows that are final`;
 
 export const size = ({ error, absolute }) => (absolute ? short(error) : percent(error));
 
