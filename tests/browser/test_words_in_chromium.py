@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +98,13 @@ def test_a_run_says_by_which_figures_it_keeps_up(driver: Chrome, site: str) -> N
     assert sentence(driver, site, stream=replayed) == (
         f"{opening}: answers 400,000/s, as fast as the source gives them, 500 ms behind, nothing lost."
     )
+
+
+def test_a_broken_promise_is_not_hidden_by_a_load_that_is_bearable(driver: Chrome, site: str) -> None:
+    visit(driver, f"{site}/")
+    said = called(driver, "pages/promises", "standing", {"overloaded": 0, "broken": 10})
+    assert said == "No view is overloaded. LOSS promise broken 10 times."
+    assert called(driver, "pages/promises", "tone", {"overloaded": 0, "broken": 10}) == "note bad"
 
 
 def test_numbers_side_by_side_have_as_many_digits_as_tell_them_apart(driver: Chrome, site: str) -> None:

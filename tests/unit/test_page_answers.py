@@ -38,7 +38,9 @@ def test_the_overview_is_that_of_the_status(page: Page) -> None:
     assert stream["selections"] == 5
     assert stream["history"]["rate"] == [20.0, 20.0]
     assert stream["history"]["newest_event"] == [0.0, 60.0]
-    assert [(each["kind"], each["text"]) for each in found["news"]] == [("run_started", "run started")]
+    assert [(each["kind"], each["text"], each["count"]) for each in found["news"]] == [
+        ("run_started", "run started", 1)
+    ]
 
 
 def test_views_are_sorted_searched_and_paged(page: Page) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.page.answers import epoch, seconds
+from penstock.page.happenings import Happening, Happenings
 from penstock.page.paces import Pace, PaceMeter
 from penstock.spark.publication.kinds import results_of
 
@@ -131,6 +132,7 @@ class Histories:
         self._totals: dict[str, dict[str, float]] = {}
         self._backlogs: dict[str, float | None] = {}
         self._newest: dict[str, float] = {}
+        self._happenings = Happenings()
         self._paces: dict[str, PaceMeter] = {}
         self._attributes: dict[str, list[str]] = {}
         self._orders: dict[str, list[int]] = {}
@@ -142,6 +144,8 @@ class Histories:
     def take(self, event: Event) -> None:
         """Takes in an event; kinds and fields that are not known do no harm."""
         kind = str(event.get("kind"))
+        with self._lock:
+            self._happenings.add(event)
         if kind in _SWITCH_KINDS and event.get("action") != "SampleTuples":
             with self._lock:
                 self._switches.append(self._switched(kind, event))
@@ -165,6 +169,11 @@ class Histories:
         key = kind, str(event.get("view"))
         before, self._ordered[key] = self._ordered.get(key, []), order
         return Switch(event, before, order)
+
+    def news(self, most: int) -> list[Happening]:
+        """Return what happened, newest first; see `Happenings.newest`."""
+        with self._lock:
+            return self._happenings.newest(most)
 
     def switches(self) -> list[Switch]:
         """Return what changed a plan, newest first."""
@@ -251,7 +260,7 @@ class Histories:
         self._backlogs[name] = backlog
         self._paces.setdefault(name, PaceMeter()).add_backlog(at, backlog, event.get("unit"))
 
-    def _begun(self, _: float, event: Event) -> None:
+    def _begun(self, _: float, __: Event) -> None:
         # what an earlier run answered says nothing of this one
         self._paces.clear()
 

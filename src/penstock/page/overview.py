@@ -60,14 +60,30 @@ def overview_answer(
             _stream(name, stream, document, histories) for name, stream in islice(streams.items(), _STREAMS)
         ],
         "lanes": list(islice(_lanes(document, catalog, histories), _LANES)),
+        "deadlines": _deadlines(document["views"]),
         "news": [
             {
-                "at": epoch(event.get("time")),
-                "kind": str(event.get("kind")),
-                "text": cut(_untimed(event), _LINE),
+                "at": epoch(each.event.get("time")),
+                "kind": str(each.event.get("kind")),
+                "text": cut(_untimed(each.event), _LINE),
+                "count": each.count,
             }
-            for event in reversed(document["news"][-_NEWS:])
+            for each in histories.news(_NEWS)
         ],
+    }
+
+
+def _deadlines(views: Mapping[str, Document]) -> dict[str, int]:
+    """How the views with a deadline stand together."""
+    standings = [
+        view.get("standing") or {}
+        for view in views.values()
+        if "released" in view and not view.get("dropped")
+    ]
+    return {
+        "views": len(standings),
+        "overloaded": sum(bool(standing.get("overloaded")) for standing in standings),
+        "broken": sum(standing.get("violations") or 0 for standing in standings),
     }
 
 

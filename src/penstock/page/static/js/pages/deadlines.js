@@ -8,6 +8,7 @@ import { block, card, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
 import { TERMS } from "../glossary.js";
+import { standing, tone } from "./promises.js";
 import { OUTCOMES, costs, legend, mark, timeline } from "./timeline.js";
 
 const MOST = 50;
@@ -38,16 +39,17 @@ export const view = ({ views, windows }, { query, now, choose }) => {
 
 function burden(views) {
   const asks = views.reduce((total, each) => total + (each.asks ?? 0), 0);
-  const isOver = views.some((each) => each.overloaded);
-  if (!asks && !isOver) return null;
-  return h("p", { class: isOver ? "note warn" : "note fine" },
-    isOver ? "The views ask for more than the processors bear: Penstock gives up windows, within what LOSS allows. " : "No view is overloaded. ",
-    asks ? `All of them in time would take ${counted(asks, "processor")}.` : null);
+  const overloaded = views.filter((each) => each.overloaded).length;
+  const broken = views.reduce((total, each) => total + each.broken, 0);
+  if (!asks && !overloaded && !broken) return null;
+  return h("p", { class: tone({ overloaded, broken }) }, standing({ overloaded, broken }),
+    asks ? ` All windows in time would take ${counted(asks, "processor")}.` : null);
 }
 
 const VIEWS = [
   { label: "view", cell: (each) => h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name) },
   { label: "load", cell: (each) => (each.overloaded ? badge("overloaded", "bad") : badge("bearable", "good")), isVoid: (each) => !each.overloaded },
+  { label: "LOSS promise", cell: (each) => (each.broken ? badge("broken", "bad") : badge("kept", "good")), isVoid: (each) => !each.loss },
   { label: "deadline", kind: "number", cell: (each) => length(each.deadline) },
   { label: "loss allowed", cell: (each) => (each.loss ? `${each.loss[0]} of ${each.loss[1]} in a row` : "–") },
   { label: "in time", kind: "number", cell: (each) => percent(each.in_time) },

@@ -8,6 +8,7 @@ import { block, card, facts, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
 import { TERMS } from "../glossary.js";
+import { standing, tone } from "./promises.js";
 import { isBeginning, sentence } from "./sentence.js";
 
 //: streams and lanes on one screen
@@ -20,6 +21,7 @@ export const load = ({ overview }) => overview ?? ask("/api/overview");
 export const view = (overview, { now }) => [
   heading(sentence(overview), runLine(overview.run, now)),
   problems(overview),
+  overview.deadlines.views ? h("p", { class: tone(overview.deadlines) }, h("a", { href: "/deadlines" }, "Deadlines"), `: ${standing(overview.deadlines)}`) : null,
   card(facts(totals(overview), "large")),
   block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
   block("Lanes", `${TERMS.lane}. A cut: ${TERMS.cut.toLowerCase()}.`, flush(lanes(overview))),
@@ -90,5 +92,5 @@ const latest = (values) => values.at(-1) ?? null;
 
 const news = (found, now) =>
   found.length
-    ? h("ol", { class: "news" }, found.map((each) => h("li", null, h("span", { class: "when" }, since(each.at, now)), h("span", null, each.text))))
+    ? h("ol", { class: "news" }, found.map((each) => h("li", null, h("span", { class: "when" }, since(each.at, now)), h("span", null, each.text, each.count > 1 ? h("strong", null, ` ${each.count.toLocaleString("en-US")} times, this one last`) : null))))
     : empty("Nothing happened yet", "Starts, changed plans, refused views and failures appear here.");

@@ -15,3 +15,10 @@ export const size = ({ error, absolute }) => (absolute ? short(error) : percent(
 export const margin = ({ error, absolute }, value) => (absolute ? error : error * Math.abs(value));
 
 export const kept = ({ promised }) => (promised === null ? null : badge(promised ? "kept" : "broken"));
+
+/** How views with a deadline stand: their load, and what they promised to lose at most. */
+export const standing = ({ overloaded, broken }) =>
+  [overloaded ? `${counted(overloaded, "view")} overloaded: most windows miss their deadline.` : "No view is overloaded.",
+    broken ? `LOSS promise broken ${counted(broken, "time")}.` : "No LOSS promise is broken."].join(" ");
+
+export const tone = ({ overloaded, broken }) => (broken ? "note bad" : overloaded ? "note warn" : "note fine");
