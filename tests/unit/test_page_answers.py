@@ -75,6 +75,11 @@ def test_a_view_has_a_page_whatever_its_name(page: Page, name: str) -> None:
     assert page.of("rows", name).json()["count"] == (10 if name == "large" else 2)
 
 
+def test_a_rule_of_a_run_that_nobody_watched_has_the_history_that_the_events_have(page: Page) -> None:
+    history = page.of("views", "large").json()["history"]
+    assert (history["of"], history["rows"]) == ("orders", [5.0, 10.0])
+
+
 def test_a_long_name_is_cut_in_lists_and_found_by_the_cut_one(page: Page) -> None:
     names = [each["name"] for each in page.get("/api/views").json()["views"]]
     assert LONG not in names

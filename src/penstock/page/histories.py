@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from penstock.page.answers import epoch, seconds
@@ -183,7 +184,8 @@ class Histories:
     def stream(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
         found = self._columns(self._streams, name, _stream_ring, most)
-        tuples, spent, _ = found.pop("tuples"), found.pop("spent"), found.pop("delay")
+        tuples, spent = found.pop("tuples"), found.pop("spent")
+        del found["delay"], found["pairs"]
         rate = [
             count / time if count is not None and time else None
             for count, time in zip(tuples, spent, strict=True)
@@ -194,6 +196,11 @@ class Histories:
         """How a stream's arrivals and answers compare; `now` in epoch seconds."""
         with self._lock:
             return self._paces[stream].pace(now) if stream in self._paces else Pace()
+
+    def matches(self, stream: str) -> Columns:
+        """The matches of all rules of a stream: `at`, `rows`, how many since the first event that was read."""
+        found = self._columns(self._streams, stream, _stream_ring, MOST_POINTS)
+        return {"at": found["at"], "rows": list(accumulate(pairs or 0.0 for pairs in found["pairs"]))}
 
     def delays(self, stream: str) -> Columns:
         """The largest delays of a stream's batches: `at`, `delay`; those too long to matter for slack left out."""
@@ -247,6 +254,7 @@ class Histories:
         self._streams.setdefault(name, _stream_ring()).add(
             at=at,
             tuples=event.get("tuples"),
+            pairs=event.get("pairs"),
             spent=spent,
             seconds=spent,
             newest_event=self._newest.get(name),
@@ -344,7 +352,9 @@ def _delay(event: Event, before: float | None) -> float | None:
 
 
 def _stream_ring() -> Ring:
-    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most)
+    return Ring(
+        tuples=_sum, pairs=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most
+    )
 
 
 def _lane_ring() -> Ring:
