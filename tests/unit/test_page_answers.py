@@ -37,6 +37,8 @@ def test_the_overview_is_that_of_the_status(page: Page) -> None:
     (stream,) = found["streams"]
     assert stream["selections"] == 5
     assert stream["history"]["rate"] == [20.0, 20.0]
+    # two batches of 10 tuples from second 0.5 to second 2
+    assert (stream["answered"], stream["arrives"]) == (pytest.approx(20 / 1.5), None)
     assert stream["history"]["newest_event"] == [0.0, 60.0]
     assert [(each["kind"], each["text"], each["count"]) for each in found["news"]] == [
         ("run_started", "run started", 1)

@@ -16,6 +16,7 @@ from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 from page_cases import Page, batch, event, page_folder, served
 from penstock.page import rows, windows
 from penstock.page.deadlines import asked_of
+from penstock.page.overview import standing_of_deadlines
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -287,6 +288,19 @@ def test_deadlines_say_what_became_of_each_window(page: Page) -> None:
         (0, "released", 0.4),
     ]
     assert found["windows"][1]["reason"] == "<b>"
+    assert (view["overloaded"], view["broken"]) == (False, 0)
+    assert page.get("/api/overview").json()["deadlines"] == {"views": 1, "overloaded": 0, "broken": 0}
+
+
+def test_a_promise_that_is_broken_is_counted_for_the_first_page() -> None:
+    """A bearable load does not hide it."""
+    views = {
+        "kept": {"released": 1, "standing": {"violations": 0}},
+        "broken": {"released": 1, "standing": {"violations": 10, "overloaded": False}},
+        "gone": {"released": 1, "dropped": "2026", "standing": {"violations": 5}},
+        "hours": {"early": 3},
+    }
+    assert standing_of_deadlines(views) == {"views": 2, "overloaded": 0, "broken": 10}
 
 
 def test_what_a_view_asks_for_is_its_predicted_cost_a_second() -> None:

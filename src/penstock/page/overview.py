@@ -16,7 +16,6 @@ from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
 from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
-from penstock.page.paces import Pace
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -60,7 +59,7 @@ def overview_answer(
             _stream(name, stream, document, histories) for name, stream in islice(streams.items(), _STREAMS)
         ],
         "lanes": list(islice(_lanes(document, catalog, histories), _LANES)),
-        "deadlines": _deadlines(document["views"]),
+        "deadlines": standing_of_deadlines(document["views"]),
         "news": [
             {
                 "at": epoch(each.event.get("time")),
@@ -73,8 +72,12 @@ def overview_answer(
     }
 
 
-def _deadlines(views: Mapping[str, Document]) -> dict[str, int]:
-    """How the views with a deadline stand together."""
+def standing_of_deadlines(views: Mapping[str, Document]) -> dict[str, int]:
+    """Count the views with a deadline: `views`, `overloaded`, and how many times a LOSS promise was `broken`.
+
+    Args:
+        views: of a status; see `folder_status`.
+    """
     standings = [
         view.get("standing") or {}
         for view in views.values()
@@ -111,7 +114,7 @@ def _summed(what: str) -> Any:
 def _stream(name: str, stream: Document, document: Document, histories: Histories) -> dict[str, Any]:
     is_live = document["state"] in ("running", "starting")
     lag = stream.get("lag") or {}
-    pace = histories.pace(name, time.time()) if is_live else Pace()
+    pace = histories.pace(name, time.time() if is_live else epoch(stream.get("last_batch")) or 0.0)
     windows = sum(
         view.get("stream") == name and not view.get("dropped") for view in document["views"].values()
     )

@@ -57,7 +57,7 @@ class PaceMeter:
         """Return the pace.
 
         Args:
-            now: epoch seconds; of a run that has ended, its end.
+            now: epoch seconds; of a run that has ended, its last batch.
         """
         if not self._batches:
             return Pace()

@@ -61,7 +61,7 @@ const STREAMS = [
   { label: "state", cell: (stream) => badge(stream.state) },
   { label: "arrives", kind: "number", about: "Tuples that arrive in a second: those of the last minute, and what the backlog grew by. Unknown where the source does not count tuples.", cell: (stream) => number(stream.arrives, rate), isVoid: (stream) => stream.arrives === null },
   { label: "answers", about: "Tuples that Penstock answers in a second of work. Above the rate of arrival, Penstock keeps up.", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
-  { label: "answered", kind: "number", about: "Tuples answered in a second of the last minute, pauses between batches included.", cell: (stream) => number(stream.answered, rate), isVoid: (stream) => stream.answered === null || stream.arrives !== null },
+  { label: "answered", kind: "number", about: "Tuples answered in a second of the run's last minute, pauses between batches included.", cell: (stream) => number(stream.answered, rate), isVoid: (stream) => stream.answered === null || stream.arrives !== null },
   { label: "backlog", kind: "number", about: TERMS.backlog, cell: (stream) => stream.backlog ?? "–", isVoid: (stream) => stream.backlog === null },
   { label: "lag", kind: "number", about: "How long the oldest unanswered tuple waits, or what the newest batch took.", cell: (stream) => number(stream.lag, length), isVoid: (stream) => stream.lag === null },
   { label: "quarantine", kind: "number", about: TERMS.quarantine, cell: (stream) => (stream.quarantined ? h("a", { href: named("/quarantine", stream.name) }, number(stream.quarantined)) : "0") },
