@@ -37,8 +37,12 @@ def test_the_overview_is_that_of_the_status(page: Page) -> None:
     (stream,) = found["streams"]
     assert stream["selections"] == 5
     assert stream["history"]["rate"] == [20.0, 20.0]
+    # two batches of 10 tuples from second 0.5 to second 2
+    assert (stream["answered"], stream["arrives"]) == (pytest.approx(20 / 1.5), None)
     assert stream["history"]["newest_event"] == [0.0, 60.0]
-    assert [(each["kind"], each["text"]) for each in found["news"]] == [("run_started", "run started")]
+    assert [(each["kind"], each["text"], each["count"]) for each in found["news"]] == [
+        ("run_started", "run started", 1)
+    ]
 
 
 def test_views_are_sorted_searched_and_paged(page: Page) -> None:
@@ -71,6 +75,11 @@ def test_a_view_has_a_page_whatever_its_name(page: Page, name: str) -> None:
     assert found["clause"] == ["id > 1", "note = '<b>'"]
     assert found["columns"] == ["id", "note"]
     assert page.of("rows", name).json()["count"] == (10 if name == "large" else 2)
+
+
+def test_a_rule_of_a_run_that_nobody_watched_has_the_history_that_the_events_have(page: Page) -> None:
+    history = page.of("views", "large").json()["history"]
+    assert (history["of"], history["rows"]) == ("orders", [5.0, 10.0])
 
 
 def test_a_long_name_is_cut_in_lists_and_found_by_the_cut_one(page: Page) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from penstock.cli.common import PageToken, told_page
 from penstock.cli.demo_deadlines import replay_deadlines
@@ -65,7 +67,18 @@ def demo(
             replay_deadlines(console, data, output)
         else:
             replay_year(console, flights, output, queries, Sample())
-        if not no_page and console.is_terminal and sys.stdin.isatty():
-            console.print("The page remains until you press Enter.", highlight=False)
-            with suppress(KeyboardInterrupt):
-                sys.stdin.readline()
+        if not no_page:
+            keep_page(console, threading.Event().wait)
+
+
+def keep_page(console: Console, wait: Callable[[], object]) -> None:
+    """Keep the page until Ctrl-C, where a person looks at a terminal.
+
+    Args:
+        console: where the demo prints.
+        wait: waits for ever.
+    """
+    if console.is_terminal:
+        console.print("The page remains open. Ctrl-C ends it.", highlight=False)
+        with suppress(KeyboardInterrupt):
+            wait()

@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import Progress
@@ -25,7 +23,6 @@ from penstock.cli.demo_compare import (
     compare_exactly,
     compare_matches,
     compare_windows,
-    count_off,
     flat,
     together,
 )
@@ -37,13 +34,15 @@ from penstock.cli.demo_plain import (
     answer_windows,
     write_sample,
 )
+from penstock.page.judgements import Judgement, judge, read_revisions
+from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
     from penstock.spark.run import Run
 
-#: the window view whose first answers are judged, its value, and the error that it allows
-_JUDGED, _VALUE, _ERROR = "departures_by_origin", "departures", 0.05
+#: the window view whose first answers are judged, the error that it allows, and revisions that are read for that
+_JUDGED, _ERROR, _MOST_REVISIONS = "departures_by_origin", 0.05, 500_000
 _WIDTH = 100
 
 
@@ -69,7 +68,7 @@ class Ours:
         seconds: from the start to the last readable row.
         file_flights, file_seconds: of a file, from file to readable rows, in the median; the first file is left out.
         window_seconds: from file to the readable rows of windows, in the median over their batches.
-        wait_minutes: for late flights, as learned, in the median over batches that promise; None: none did.
+        wait_minutes: for late flights, as learned, of the newest batch that promises; None: none did.
     """
 
     flights: int
@@ -79,21 +78,6 @@ class Ours:
     file_seconds: float
     window_seconds: float
     wait_minutes: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """How the judged windows came out.
-
-    Attributes:
-        answered: rows.
-        off: of these, how many first answers were off by the error that is allowed, or more.
-        corrected: how many got another value later.
-    """
-
-    answered: int
-    off: int
-    corrected: int
 
 
 def written_script(data: Path) -> Path:
@@ -163,7 +147,7 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         )
         exact = together(compare_exactly(name, each, table) for name, each in rows.items())
         told = same_matches, same_windows, exact
-        judged = _judged(run, rows[_JUDGED])
+        judged = judged_windows(output)
     _print(console, run, len(rules), ours, plain, plain_windows, told, judged)
 
 
@@ -189,7 +173,7 @@ def _measured(run: Run, seconds: float) -> Ours:
         int(median(event["tuples"] for event in later)),
         median(sum(event[part] for part in parts) for event in later),
         median(_moment(event) - begun[event["answered"]] for event in answers),
-        median(waits) if waits else None,
+        waits[-1] if waits else None,
     )
 
 
@@ -197,14 +181,14 @@ def _moment(event: Mapping[str, Any]) -> float:
     return datetime.fromisoformat(event["time"]).timestamp()
 
 
-def _judged(run: Run, final: pa.Table) -> Windows:
-    """How first answers compare with final ones."""
-    changes = run.changes(_JUDGED).toArrow()
-    told = flat(changes, _JUDGED)
-    first = told.filter(pc.equal(changes["revision"], 0))
-    values = told.group_by(["origin", "start"]).aggregate([(_VALUE, "count_distinct")])
-    corrected = pc.sum(pc.greater(values[f"{_VALUE}_count_distinct"], 1)).as_py()
-    return Windows(len(final), count_off(first, final, _VALUE, _ERROR), corrected or 0)
+def judged_windows(output: Path) -> Judgement | None:
+    """How the first answers of the judged windows came out, by what the page of windows shows; None: none was early.
+
+    Args:
+        output: the results folder.
+    """
+    found = read_revisions(Layout(output, output / "_penstock" / "checkpoint"), _JUDGED, _MOST_REVISIONS)
+    return judge(found, {"epsilon": _ERROR})
 
 
 def _print(
@@ -215,11 +199,20 @@ def _print(
     plain: PlainRules,
     windows: PlainWindows,
     compared: tuple[Compared, Compared, Compared],
-    judged: Windows,
+    judged: Judgement | None,
 ) -> None:
     matches, window_rows, exact = compared
     year = ours.flights / plain.flights_per_second
-    wait = "no promise yet" if ours.wait_minutes is None else f"{ours.wait_minutes:,.0f} minutes, learned"
+    first = early = corrected = "no early answer"
+    if judged is not None:
+        first = f"{judged.first_off:,} of {judged.first:,} rows"
+        early = f"{judged.off:,} of {judged.early:,} rows (allowed: {_ERROR:.0%})"
+        corrected = f"{judged.corrected:,} of {judged.first:,} rows"
+    wait = (
+        "no promise yet"
+        if ours.wait_minutes is None
+        else f"{ours.wait_minutes:,.0f} minutes in the end, learned"
+    )
     rates = ours.flights / ours.seconds / plain.flights_per_second
     table = Table("", "Penstock", "plain Spark, same session", width=_WIDTH)
     sections: list[Mapping[str, tuple[str, str]]] = [
@@ -233,6 +226,7 @@ def _print(
                 f"{ours.flights / ours.seconds:,.0f} (x {rates:,.0f})",
                 f"{plain.flights_per_second:,.0f}, its last file",
             ),
+            "flights arrive": ("as fast as they are answered", "in files of a fixed size"),
             "the whole year": (f"{ours.seconds:,.0f} s", f"{_length(year)}, extrapolated"),
             "from file to readable row": (
                 f"{ours.file_seconds:.1f} s for {ours.file_flights:,} flights",
@@ -248,11 +242,9 @@ def _print(
                 f"{windows.batch_seconds:.1f} s",
             ),
             "wait for late flights": (wait, f"{WATERMARK}, set by hand"),
-            f"first answer off by {_ERROR:.0%} or more": (
-                f"{judged.off:,} of {judged.answered:,} answers (allowed: 5 %)",
-                "none, a day later",
-            ),
-            "corrected by later flights": (f"{judged.corrected:,} answers", "cannot"),
+            f"first answers off by {_ERROR:.0%} or more": (first, "none, a day later"),
+            "of early ones, which are promised": (early, ""),
+            "corrected by later flights": (corrected, "cannot"),
             "same rows, by the sample": (window_rows.text, ""),
             "exact in the end, by DuckDB": (exact.text, "not judged"),
         },

@@ -25,6 +25,8 @@ _MOST_ROWS = 500_000
 #: seconds after which a view is looked at again where it has new rows
 _JUDGED_SECONDS = 10.0
 WINDOW = ("start", "end")
+#: the bound within which two answers are equal
+_SAME: Mapping[str, Any] = {"epsilon": 0.0, "absolute": True}
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -97,22 +99,46 @@ def codes_of(values: pa.ChunkedArray) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """How the first answers of a view's final rows came out; a row has a window and a key.
+
+    Attributes:
+        first: rows that are final.
+        first_off: of these, rows whose first answer was off by the bound or more, in one of their values.
+        early: rows whose first answer was early: others were final at once.
+        off: of these, rows whose first answer was off: the promise is of them.
+        corrected: rows of which an answer differs from the one before it.
+    """
+
+    first: int
+    first_off: int
+    early: int
+    off: int
+    corrected: int
+
+    @property
+    def within(self) -> float:
+        """The share of early answers within the bound."""
+        return 1 - self.off / self.early
+
+
+@dataclass(frozen=True, slots=True)
 class _Judged:
     """What a view was judged by.
 
     Attributes:
         rows: that it had then.
         at: when that began, on the monotonic clock.
-        share: see `share_within`.
+        judgement: see `judge`.
     """
 
     rows: int = -1
     at: float = -_JUDGED_SECONDS
-    share: float | None = None
+    judgement: Judgement | None = None
 
 
 class Judgements:
-    """Shares of final windows whose early answers were within the bound, worked out a little at a time; any thread may ask."""
+    """How the early answers of views came out, worked out a little at a time; any thread may ask."""
 
     def __init__(self) -> None:
         #: nothing is read while a thread has it
@@ -122,8 +148,8 @@ class Judgements:
 
     def of(
         self, layout: Layout, views: Mapping[str, Mapping[str, Any]], budget: float
-    ) -> dict[str, float | None]:
-        """The shares that are known by now.
+    ) -> dict[str, Judgement | None]:
+        """The judgements that are known by now.
 
         Args:
             layout: of the results folder.
@@ -137,16 +163,16 @@ class Judgements:
                 break
             rows = views[name].get("rows") or 0
             if self._begins(name, rows, now):
-                share = None
+                judgement = None
                 try:
-                    share = _within(layout, name, views[name])
+                    judgement = _judged(layout, name, views[name])
                 finally:
-                    self._end(name, _Judged(rows, now, share))
+                    self._end(name, _Judged(rows, now, judgement))
         with self._lock:
-            return {name: self._known.get(name, _Judged()).share for name in views}
+            return {name: self._known.get(name, _Judged()).judgement for name in views}
 
     def put(self, layout: Layout, views: Mapping[str, dict[str, Any]], budget: float) -> None:
-        """Put the shares that are known by now into views whose promise applies, as `within`.
+        """Put the shares of early answers within the bound, where they are known by now, into views whose promise applies, as `within`.
 
         Args:
             layout, budget: see `of`.
@@ -155,8 +181,8 @@ class Judgements:
         promised = {
             name: view for name, view in views.items() if (view.get("standing") or {}).get("promised")
         }
-        for name, share in self.of(layout, promised, budget).items():
-            views[name]["within"] = share
+        for name, judgement in self.of(layout, promised, budget).items():
+            views[name]["within"] = None if judgement is None else judgement.within
 
     def _oldest_first(self, views: Iterable[str]) -> list[str]:
         with self._lock:
@@ -177,21 +203,21 @@ class Judgements:
             self._known[name] = judged
 
 
-def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
+def _judged(layout: Layout, name: str, view: Mapping[str, Any]) -> Judgement | None:
     bound = (view.get("standing") or {}).get("bound")
     if bound is None or not view.get("final") or (view.get("rows") or 0) > _MOST_ROWS:
         return None
     try:
         found = read_revisions(layout, name, _MOST_ROWS)
-        return share_within(found, bound) if found.is_whole else None
+        return judge(found, bound) if found.is_whole else None
     except Exception as error:
         # what one view has must not keep the others from their answers
         _log.warning("cannot judge the windows of %s: %s: %s", name[:100], type(error).__name__, error)
         return None
 
 
-def share_within(found: Revisions, bound: Mapping[str, Any]) -> float | None:
-    """Of the rows that are final, the share whose first answer was within the bound in each of its values.
+def judge(found: Revisions, bound: Mapping[str, Any]) -> Judgement | None:
+    """Compare the answers of the final rows; None where no row is final whose first answer was early.
 
     Args:
         found: all revisions of a view.
@@ -203,14 +229,22 @@ def share_within(found: Revisions, bound: Mapping[str, Any]) -> float | None:
     begins = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
     first, last = found.order[begins], found.order[np.append(begins[1:], len(rows)) - 1]
     is_final = found.mark(FINAL).to_numpy()[last]
+    first, last = first[is_final], last[is_final]
     is_early = ~found.mark(FINAL).to_numpy()[first]
-    judged = is_final & is_early
-    if not judged.any():
+    if not is_early.any():
         return None
-    good = np.ones(int(judged.sum()), bool)
+    good = np.ones(len(first), bool)
+    follows = np.flatnonzero(rows[1:] == rows[:-1])
+    before, after = found.order[follows], found.order[follows + 1]
+    same = np.ones(len(follows), bool)
     for name in found.values:
-        good &= _near(found.table.column(name), first[judged], last[judged], bound)
-    return float(good.mean())
+        column = found.table.column(name)
+        good &= _near(column, first, last, bound)
+        same &= _near(column, before, after, _SAME)
+    corrected = len(np.unique(rows[follows[~same]]))
+    return Judgement(
+        len(first), int((~good).sum()), int(is_early.sum()), int((~good & is_early).sum()), corrected
+    )
 
 
 def _near(values: pa.ChunkedArray, first: Ints, last: Ints, bound: Mapping[str, Any]) -> Bools:

@@ -27,7 +27,7 @@ from penstock.page.answers import encoded
 from penstock.page.asking import Asking, Script
 from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
-from penstock.page.guard import Guard, refused
+from penstock.page.guard import Guard, Refusal, is_browser
 from penstock.page.listening import Rules
 from penstock.page.metrics import Exposition
 from penstock.page.plans import plans_answer
@@ -237,10 +237,11 @@ class Routes:
         except Exception as error:
             # a file of another version, or half of one: the page goes on
             _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
-            return refused(503, "The page cannot answer this now: a file of the folder cannot be read.")
+            return Refusal(503, "The page cannot answer this now: a file of the folder cannot be read.")
 
     def _kept(self, views: Mapping[str, Document]) -> Mapping[str, float | None]:
-        return self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        found = self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        return {name: None if judgement is None else judgement.within for name, judgement in found.items()}
 
     async def _scrape(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -371,16 +372,19 @@ async def _healthy(_: Request) -> Response:
     return _json(encoded({"healthy": True}))
 
 
-async def _http_error(_: Request, error: HTTPException) -> Response:
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404 and is_browser(request.headers):
+        # the page itself says that it has no such address
+        return FileResponse(STATIC / "index.html", 404, headers={"cache-control": "no-cache"})
     sentences = {404: "The page has no such address.", 405: "The page is read-only: it answers GET and HEAD."}
-    return refused(error.status_code, sentences.get(error.status_code, error.detail))
+    return Refusal(error.status_code, sentences.get(error.status_code, error.detail))
 
 
 async def _failure(_: Request, error: PenstockError) -> Response:
     if isinstance(error, UnknownNameError):
-        return refused(404, str(error))
+        return Refusal(404, str(error))
     if isinstance(error, DamagedError):
-        return refused(503, f"{error.path} {error.fault}")
-    return refused(
+        return Refusal(503, f"{error.path} {error.fault}")
+    return Refusal(
         400 if isinstance(error, InputError) and not isinstance(error, UnreadError) else 503, str(error)
     )

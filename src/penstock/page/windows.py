@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from penstock.monitor.promises import Promise
 from penstock.page.answers import cut, encoded, seconds, short_name
 from penstock.page.cells import Cell, cells_of
 from penstock.page.folder import Snapshot
-from penstock.page.judgements import Ints, Judgements, Revisions, codes_of, read_revisions
+from penstock.page.judgements import Ints, Judgement, Judgements, Revisions, codes_of, read_revisions
 from penstock.page.overview import points
 from penstock.page.views import kind_of
 from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, SLACK, UPSERT
@@ -36,8 +37,8 @@ def windows_answer(layout: Layout, snapshot: Snapshot, judgements: Judgements) -
     """All views with windows."""
     names = _views(snapshot)[:_MOST_VIEWS]
     known = snapshot.document["views"]
-    within = judgements.of(layout, {name: known.get(name) or {} for name in names}, _JUDGING_SECONDS)
-    return encoded({"views": [_line(snapshot, name, within[name], points(len(names))) for name in names]})
+    judged = judgements.of(layout, {name: known.get(name) or {} for name in names}, _JUDGING_SECONDS)
+    return encoded({"views": [_line(snapshot, name, judged[name], points(len(names))) for name in names]})
 
 
 def _views(snapshot: Snapshot) -> list[str]:
@@ -49,13 +50,14 @@ def _views(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dict[str, Any]:
+def _line(snapshot: Snapshot, name: str, judgement: Judgement | None, most: int) -> dict[str, Any]:
     shown = snapshot.views.line(name)
     view = snapshot.document["views"].get(name) or {}
     standing = view.get("standing") or {}
     bound = standing.get("bound")
     history = snapshot.histories.view(name, most)
     slack = standing.get("slack", view.get("slack_us"))
+    within = None if judgement is None else judgement.within
     kept = Promise.of({**view, "within": within})
     return {
         "name": short_name(name),
@@ -77,6 +79,7 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
         "reached": seconds(standing.get("reached")),
         "oldest_open": seconds(standing.get("oldest")),
         "within": within,
+        "judged": None if judgement is None else asdict(judgement),
         "kept": None if kept is None else kept.state,
         "kept_words": None if kept is None else kept.words,
         "history": {what: history[what] for what in ("at", "slack", "early", "final")},
@@ -127,8 +130,8 @@ def window_answer(
     open_why = None
     if standing.get("open"):
         open_why = why_open(standing, snapshot.document["state"], view.get("not_answered"))
-    within = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
-    line = _line(snapshot, name, within, 600)
+    judgement = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
+    line = _line(snapshot, name, judgement, 600)
     delays = _delays(snapshot, view.get("stream") or "", line["history"]["at"])
     answer = {
         "view": {**line, "name": name, "history": {**line["history"], "delay": delays}},

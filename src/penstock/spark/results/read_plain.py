@@ -44,9 +44,11 @@ from penstock.spark.storage.columns import batches_of, conform, metadata_of
 from penstock.spark.storage.layout import Layout
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_PART = re.compile(rf"{_NAME.pattern}|`(?:[^`]|``)+`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
+#: a column, then the fields of its structs
+Place = tuple[str, ...]
 _DEFINITIONS = pa.field(DEFINITIONS, pa.list_(pa.int32()))
 
 
@@ -186,9 +188,9 @@ class _Chosen:
     view: str
     number: int | None
 
-    def schema(self, own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    def schema(self, own: pa.Schema, columns: Mapping[str, Place]) -> pa.Schema:
         """The columns of the rows."""
-        fields = [own.field(column).with_name(name) for name, column in columns.items()]
+        fields = [_field(own, place).with_name(name) for name, place in columns.items()]
         if self.number is None:
             fields.append(pa.field(free_name(DEFINITION, list(columns)), pa.int32()))
         return pa.schema(fields)
@@ -276,11 +278,11 @@ def _paths(files: Sequence[tuple[Path, int]]) -> list[Path]:
     return [path for path, _ in files]
 
 
-def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, str]] | None:
-    """The columns of a selection's stream, and of each output its column; None where an output is none."""
+def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, Place]] | None:
+    """The columns of a selection's stream, and of each output its place; None where an output has none."""
     projection = entry["projection"]
     own = arrow_schema(stored_schema(read_catalog(layout)["streams"][entry["stream"]]))
-    columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
+    columns = {name: (name,) for name in own.names} if projection is None else _plain(projection, own)
     return None if columns is None else (own, columns)
 
 
@@ -290,16 +292,20 @@ def _told(own: pa.Schema) -> pa.Schema:
 
 
 def _rows(
-    files: Sequence[tuple[Path, int]], own: pa.Schema, columns: Mapping[str, str], chosen: _Chosen
+    files: Sequence[tuple[Path, int]], own: pa.Schema, columns: Mapping[str, Place], chosen: _Chosen
 ) -> StoredRows:
     """The rows of a view with its own columns."""
     schema = chosen.schema(own, columns)
-    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), *_told(own)])
+    names = dict.fromkeys(name for name, *_ in columns.values())
+    wanted = pa.schema([*map(own.field, names), *_told(own)])
 
     def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
         places, numbers = chosen.places(batch)
         rows = batch.take(places)
-        arrays = [rows.column(column) for column in columns.values()]
+        arrays = [
+            pc.struct_field(rows.column(name), fields) if fields else rows.column(name)
+            for name, *fields in columns.values()
+        ]
         if chosen.number is None:
             arrays.append(numbers)
         return places.to_numpy().astype(np.int64), pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -307,21 +313,42 @@ def _rows(
     return StoredRows(schema, files, wanted, pick)
 
 
-def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -> Mapping[str, str] | None:
-    """Output name -> column, where every item is the name of one column, and all outputs have names of their own."""
-    columns: dict[str, str] = {}
+def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapping[str, Place] | None:
+    """Output name -> place, where every item names a column or a field of a struct, and all outputs have names of their own."""
+    columns: dict[str, Place] = {}
     for text, name in projection:
-        spelt = text.strip()
-        quoted = _QUOTED.fullmatch(spelt)
-        if quoted is not None:
-            spelt = quoted[1].replace("``", "`")
-        elif not _NAME.fullmatch(spelt) or spelt.lower() in _VALUES:
+        place = _place(text.strip(), own)
+        if place is None or name is None or name in columns:
             return None
-        found = [column for column in names if column.lower() == spelt.lower()]
-        if len(found) != 1 or name is None or name in columns:
-            return None
-        columns[name] = found[0]
+        columns[name] = place
     return columns
+
+
+def _place(text: str, own: pa.Schema) -> Place | None:
+    """The place that a text names, in the case in which its parts are spelt."""
+    parts = _PART.findall(text)
+    if ".".join(parts) != text or text.lower() in _VALUES:
+        return None
+    found: list[str] = []
+    kind: pa.Schema | pa.DataType = own
+    for part in parts:
+        if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+            return None
+        wanted = part[1:-1].replace("``", "`") if part.startswith("`") else part
+        fields = [field for field in kind if field.name.lower() == wanted.lower()]
+        if len(fields) != 1:
+            return None
+        found.append(fields[0].name)
+        kind = fields[0].type
+    return tuple(found)
+
+
+def _field(own: pa.Schema, place: Place) -> pa.Field:
+    name, *fields = place
+    field = own.field(name)
+    for each in fields:
+        field = field.type.field(each)
+    return field
 
 
 def _window_rows(
