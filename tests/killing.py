@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 #: a start takes some 15 s, many times that on a machine that does other things too
@@ -26,6 +27,8 @@ _LOADED = [
     "penstock.spark.log.runs",
     "penstock.spark.log.segments",
     "penstock.spark.publication.publish",
+    "penstock.stores.address",
+    "penstock.stores.slate_ledger",
 ]
 
 
@@ -37,13 +40,18 @@ def forked(function: Callable[..., object], *arguments: object, failpoint: str =
         arguments: of the function.
         failpoint: where it is to kill itself, see `penstock.spark.storage.failpoints`.
     """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(_LOADED)
-    process = context.Process(target=_call, args=(failpoint, function, *arguments))
+    process = loaded_context().Process(target=_call, args=(failpoint, function, *arguments))
     process.start()
     process.join(MOST_SECONDS)
     assert process.exitcode is not None, "in time"
     return process.exitcode
+
+
+def loaded_context() -> ForkServerContext:
+    """What starts processes that have loaded what they need."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    return context
 
 
 def _call(failpoint: str, function: Callable[..., object], *arguments: object) -> None:

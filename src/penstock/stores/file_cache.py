@@ -10,6 +10,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,8 +50,9 @@ class FileCache:
         if descriptor is None:
             with self._fetching(copy):
                 # another one may have fetched it meanwhile
-                descriptor = self._leased(copy) or self._fetched(copy, fetch)
-            self._evict(self.bytes)
+                descriptor = self._leased(copy)
+                if descriptor is None:
+                    descriptor = self._fetched(copy, fetch)
         try:
             yield copy
         finally:
@@ -82,7 +84,7 @@ class FileCache:
             return None
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         if os.fstat(descriptor).st_nlink:
-            os.utime(descriptor)
+            _mark_used(descriptor)
             return descriptor
         # it was deleted in between
         os.close(descriptor)
@@ -114,14 +116,17 @@ class FileCache:
             sync_file(half)
             descriptor = os.open(half, os.O_RDONLY)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
+            _mark_used(descriptor)
             half.replace(copy)
         except OSError as error:
-            half.unlink(missing_ok=True)
             if error.errno == errno.ENOSPC:
                 raise StoreFailedError(
                     errno.ENOSPC, "the disk has no space for copies of remote files", str(self.folder)
                 ) from error
             raise
+        finally:
+            half.unlink(missing_ok=True)
+        self._evict(self.bytes)
         return descriptor
 
     def _evict(self, most: int) -> None:
@@ -137,6 +142,12 @@ class FileCache:
                 return
             if path.suffix != ".half" and _deleted_unused(path):
                 held -= size
+
+
+def _mark_used(descriptor: int) -> None:
+    # the file system's own clock ticks too seldom to tell which came first
+    now = time.time_ns()
+    os.utime(descriptor, ns=(now, now))
 
 
 def _deleted_unused(path: Path) -> bool:
