@@ -38,6 +38,8 @@ _APPLICATION = 0x5073746B
 _KIND = "the ledger"
 #: seconds that a commit waits for one of another process
 _PATIENCE = 60.0
+#: failures where what lies beside the ledger cannot be created
+_UNWRITABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 #: bytes of a page: documents have some hundred bytes to some thousand
 _PAGE = 8192
 #: bytes that the write-ahead log keeps on disk between two checkpoints
@@ -126,7 +128,7 @@ class SqliteReader(LedgerReader):
 
     def _return(self, connection: sqlite3.Connection) -> None:
         with self._guard:
-            if not self._is_closed:
+            if not self._is_closed and not isinstance(connection, _Immutable):
                 self._idle.append(connection)
                 return
         connection.close()
@@ -345,10 +347,16 @@ def _checksum(key: bytes, document: Document) -> int:
     return zlib.crc32(document, zlib.crc32(key))
 
 
-def _connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
+class _Immutable(sqlite3.Connection):
+    """A connection that takes for granted that nobody writes: it serves one state, as a writer may begin after it."""
+
+
+def _connected(
+    path: Path, mode: str = "rw", kind: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, factory=kind
     )
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema")
@@ -363,10 +371,10 @@ def _connected_to_read(path: Path) -> sqlite3.Connection:
     try:
         connection = _connected(path)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _log(path).exists():
+        if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or _log(path).exists():
             raise
         # nobody writes it, and SQLite cannot create its files in a folder that is read-only
-        connection = _connected(path, "ro&immutable=1")
+        connection = _connected(path, "ro&immutable=1", _Immutable)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
