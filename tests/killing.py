@@ -48,14 +48,14 @@ def forking(
     function: Callable[..., object], *arguments: object, failpoint: str = "", log: Path | None = None
 ) -> ForkServerProcess:
     """Begins such a call; the arguments are those of `forked`."""
-    process = _server().Process(target=_call, args=(failpoint, log, function, *arguments))
+    process = loaded_context().Process(target=_call, args=(failpoint, log, function, *arguments))
     process.start()
     return process
 
 
 @cache
-def _server() -> ForkServerContext:
-    """Starts the process that others are forked from: it looks for what it loads where this one does."""
+def loaded_context() -> ForkServerContext:
+    """What starts processes that have loaded what they need; the one they are forked from looks for that where this one does."""
     context = get_context("forkserver")
     context.set_forkserver_preload(_LOADED)
     before = os.environ.get("PYTHONPATH")

@@ -198,7 +198,7 @@ class FencedError(CheckpointError):
         self.ledger = ledger
         self.successor = successor
         super().__init__(
-            f"{ledger} is in use by {successor}, which took over from this process. Nothing more is published here. Stop one "
+            f"{ledger} is in use by {successor}, which took over from this run. Nothing more is published here. Stop one "
             "of the two, or name another output folder and checkpoint"
         )
 

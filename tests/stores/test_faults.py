@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ from penstock.errors import FencedError, StoreFailedError, UnexpectedDocumentErr
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress
 from penstock.stores.file_cache import FileCache
-from penstock.stores.ledger import Ledger
+from penstock.stores.ledger import Ledger, LedgerReader
 from penstock.stores.local_files import LocalFiles
-from penstock.stores.slate_ledger import SlateLedger
+from penstock.stores.slate_ledger import SlateLedger, SlateReader
 from penstock.stores.slate_place import SlatePlace
-from penstock.stores.sqlite_ledger import SqliteLedger
+from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
 from penstock.testing.s3 import S3Server
 from store_work import check_files, check_numbers, commit_numbers, prepare_files, put_files
 
@@ -104,21 +105,21 @@ def test_a_store_that_remains_away_fails_a_put_and_leaves_the_local_file(
 def test_a_commit_in_doubt_ends_the_ledger_until_it_is_opened_anew(
     proxy: FaultProxy, address: StoreAddress
 ) -> None:
-    def opened() -> SlateLedger:
-        place = SlatePlace(ObjectStore.resolve("s3://bucket"), f"{address.path}/ledger", str(address), 1.0)
-        return SlateLedger(place)
+    def opened(patience: float) -> SlateLedger:
+        store, path = ObjectStore.resolve("s3://bucket"), f"{address.path}/ledger"
+        return SlateLedger(SlatePlace(store, path, str(address), patience))
 
-    ledger = opened()
+    ledger = opened(3.0)
     ledger.commit({("a",): b"1"})
     proxy.fault = lambda method, _: REFUSED if method == "PUT" else PASS
     for _ in range(2):
-        with pytest.raises(StoreFailedError, match="did not answer within 1 s"):
+        with pytest.raises(StoreFailedError, match="did not answer within 3 s"):
             ledger.commit({("a",): b"2"})
     assert ledger.get(("a",)) == b"1", "what is not acknowledged is not read"
     proxy.fault = lambda *_: PASS
     with pytest.raises(StoreFailedError):
         ledger.commit({("a",): b"3"})
-    again = opened()
+    again = opened(60.0)
     assert again.get(("a",)) in (b"1", b"2")
     again.commit({("a",): b"4"})
     assert again.get(("a",)) == b"4"
@@ -194,7 +195,15 @@ def test_a_cache_without_space_says_so(tmp_path: Path) -> None:
         pass
     with cache.open("a", lambda path: path.write_bytes(b"whole")) as path:
         assert path.read_bytes() == b"whole"
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert sum(not each.is_symlink() for each in path.parent.iterdir()) == 1
+
+
+def test_who_has_a_copy_open_keeps_it_when_the_file_changes(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    with cache.open("a", lambda path: path.write_bytes(b"before")) as before:
+        cache.drop("a")
+        with cache.open("a", lambda path: path.write_bytes(b"after")) as after:
+            assert (before.read_bytes(), after.read_bytes()) == (b"before", b"after")
 
 
 def test_a_cache_keeps_what_is_in_use_and_deletes_what_was_used_least_recently(tmp_path: Path) -> None:
@@ -297,3 +306,70 @@ def test_two_writers_at_once_lose_and_double_nothing(opened, tmp_path: Path) -> 
     ledger = opened(tmp_path)
     assert int(ledger.get(("number",)) or 0) == told > 0
     ledger.close()
+
+
+def _read_beside(read, folder: Path) -> None:
+    """Reads a ledger again and again until the number comes that its writer ends with; each state is one that was committed."""
+    reader: LedgerReader = read(folder)
+    states = set()
+    deadline = time.monotonic() + 60
+    while _LAST not in states:
+        assert time.monotonic() < deadline
+        with reader.snapshot() as view:
+            newest = int(view.get(("newest",)) or 0)
+            assert int(view.get(("again", "newest")) or 0) == newest
+            assert [key[1] for key, _ in view.scan(("number",))] == list(
+                range(max(0, newest - 3), newest + 1)
+            )
+        states.add(newest)
+    reader.close()
+
+
+_LAST = 60
+
+
+def _read_sqlite(folder: Path) -> LedgerReader:
+    return SqliteReader(folder / "ledger.db")
+
+
+def _read_slate(folder: Path) -> LedgerReader:
+    return SlateReader(
+        SlatePlace(ObjectStore.resolve("file:///"), str(folder / "ledger").lstrip("/"), "there")
+    )
+
+
+@pytest.mark.parametrize(("opened", "read"), [(_sqlite, _read_sqlite), (_slate, _read_slate)])
+def test_another_process_reads_beside_the_writer_what_was_committed(opened, read, tmp_path: Path) -> None:
+    ledger: Ledger = opened(tmp_path)
+    commit_numbers(ledger, 0, 1, tmp_path / "told")
+    codes: list[int] = []
+    reading = threading.Thread(target=lambda: codes.append(killing.forked(_read_beside, read, tmp_path)))
+    reading.start()
+    commit_numbers(ledger, 1, _LAST + 1, tmp_path / "told")
+    reading.join()
+    assert codes == [0]
+    ledger.close()
+
+
+def _read_as_nobody(path: Path) -> None:
+    os.setgid(65534)
+    os.setuid(65534)
+    reader = SqliteReader(path)
+    assert [reader.get(("a",)) for _ in range(3)] == [b"1"] * 3
+    reader.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+@pytest.mark.parametrize("is_open", [False, True])
+def test_who_may_only_read_the_folder_reads_the_ledger(is_open: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        ledger = SqliteLedger(folder / "ledger.db")
+        ledger.commit({("a",): b"1"})
+        if not is_open:
+            ledger.close()
+        before = sorted(folder.iterdir())
+        assert killing.forked(_read_as_nobody, folder / "ledger.db") == 0
+        assert sorted(folder.iterdir()) == before
+        ledger.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -141,7 +143,9 @@ class StoreAddress:
         if self.is_local:
             return LocalFiles(Path(self.path))
         if cache is None:
-            cache = FileCache(Path(tempfile.mkdtemp(prefix="penstock-copies-")))
+            folder = Path(tempfile.mkdtemp(prefix="penstock-copies-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            cache = FileCache(folder)
         return ObjectFiles(self._store(_RETRIES), str(self), cache)
 
     def ledger(self) -> Ledger:

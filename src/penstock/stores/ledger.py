@@ -7,6 +7,8 @@ The shape follows Materialize's `Consensus` (`src/persist/src/location.rs`), the
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -77,6 +79,8 @@ class Writer:
     def name(self) -> str:
         """Return who it is, for messages."""
         moment = datetime.fromtimestamp(self.since, UTC)
+        if (self.host, self.process) == (socket.gethostname(), os.getpid()):
+            return f"another run of this process since {moment:%Y-%m-%d %H:%M:%S} UTC"
         return f"process {self.process} of host {self.host} since {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
