@@ -15,7 +15,7 @@ import pytest
 
 from penstock.kernels.spreading import add_limbs, add_up
 from penstock.operators.text.known_sets import KnownSets
-from penstock.operators.windows import pane_stage, spreading
+from penstock.operators.windows import held_partials, spreading
 from penstock.operators.windows.aggregates import SELECTION, Parts
 from penstock.operators.windows.event_times import event_times
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
@@ -108,8 +108,8 @@ def test_each_condition_gets_what_it_would_get_alone(
     monkeypatch: pytest.MonkeyPatch, pairs: int, bytes_: int, held: int, keyed: bool
 ) -> None:
     monkeypatch.setattr(spreading, "_MOST_PAIRS", pairs)
-    monkeypatch.setattr(pane_stage, "_SETS_BYTES", bytes_)
-    monkeypatch.setattr(pane_stage, "_HELD_ROWS", held)
+    monkeypatch.setattr(held_partials, "_SETS_BYTES", bytes_)
+    monkeypatch.setattr(held_partials, "_HELD_ROWS", held)
     rng = np.random.default_rng(pairs)
     stages = [PaneStage(program(keyed=keyed, shared=shared)) for shared in (True, False)]
     for _ in range(3):
@@ -137,7 +137,7 @@ def test_each_condition_gets_what_it_would_get_alone(
 @pytest.mark.parametrize("bytes_", [1 << 25, 0])
 def test_sets_of_classes_are_numbered_once(monkeypatch: pytest.MonkeyPatch, bytes_: int) -> None:
     """Classes that parts have in common, of which later parts have more, as `condition_classes` gives them."""
-    monkeypatch.setattr(pane_stage, "_SETS_BYTES", bytes_)
+    monkeypatch.setattr(held_partials, "_SETS_BYTES", bytes_)
     rng = np.random.default_rng(bytes_)
     stages = [PaneStage(program(keyed=True, shared=shared)) for shared in (True, False)]
     holds = rng.random((40, CONDITIONS)) < 0.4

@@ -49,6 +49,7 @@ def number_set_cells(
     cell_of: Longs,
     queries: Ints,
     first_rows: Longs,
+    bounds: Longs,
 ) -> int:
     """Numbers the cells of rows that are spread over the queries of their sets: one for each group and query, as they are first met.
 
@@ -59,15 +60,18 @@ def number_set_cells(
         starts, pool: set s holds pool[starts[s]:starts[s + 1]].
         cell_of: int64[queries], -1 everywhere.
         queries, first_rows: written: the query of each cell and one of its rows; at least as long as there are cells.
+        bounds: int64[groups to spread + 1], written: where the cells of each group begin, with the end.
 
     Returns:
         The number of cells.
     """
-    count = base = 0
+    count = base = known = 0
     group = -1
     for row in order:
         if groups[row] != group:
             group, base = groups[row], count
+            bounds[known] = count
+            known += 1
         own = sets[row]
         for place in range(starts[own], starts[own + 1]):
             query = pool[place]
@@ -76,6 +80,7 @@ def number_set_cells(
                 queries[count] = query
                 first_rows[count] = row
                 count += 1
+    bounds[known] = count
     return count
 
 
@@ -87,30 +92,33 @@ def add_by_sets(
     sets: Ints,
     starts: Longs,
     pool: Ints,
-    cell_of: Longs,
+    queries: Ints,
+    bounds: Longs,
+    added: npt.NDArray[np.generic],
     sums: npt.NDArray[np.generic],
 ) -> None:
     """Adds values[row] to the sums of the cells of its row, in order, without a list of pairs.
 
     Args:
         values: of all rows.
-        order, groups, sets, starts, pool, cell_of: as `number_set_cells` takes them.
-        sums: of the cells.
+        order, groups, sets, starts, pool: as `number_set_cells` takes them.
+        queries, bounds: of the cells, as it writes them.
+        added: of all queries, 0 everywhere.
+        sums: written, of the cells.
     """
-    count = base = 0
-    group = -1
-    for row in order:
-        if groups[row] != group:
-            group, base = groups[row], count
-        own, value = sets[row], values[row]
-        for place in range(starts[own], starts[own + 1]):
-            query = pool[place]
-            cell = cell_of[query]
-            if cell < base:
-                cell = count
-                cell_of[query] = cell
-                count += 1
-            sums[cell] += value
+    place = known = 0
+    while place < len(order):
+        group = groups[order[place]]
+        while place < len(order) and groups[order[place]] == group:
+            row = order[place]
+            own, value = sets[row], values[row]
+            for member in range(starts[own], starts[own + 1]):
+                added[pool[member]] += value
+            place += 1
+        for cell in range(bounds[known], bounds[known + 1]):
+            sums[cell] = added[queries[cell]]
+            added[queries[cell]] = 0
+        known += 1
 
 
 @compiled(nogil=True)

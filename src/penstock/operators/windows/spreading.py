@@ -81,15 +81,19 @@ class _SetPairs:
         groups: int64[all rows], the group of each.
         numbers: int32[all rows], the set of each.
         sets: the sets.
+        count: of the groups.
         most: of the cells.
     """
 
-    def __init__(self, order: Longs, groups: Longs, numbers: Ints, sets: KnownSets, most: int) -> None:
-        self._starts, self._pool, self._conditions = sets.table
-        self._order, self._groups, self._numbers = order, groups, numbers
+    def __init__(
+        self, order: Longs, groups: Longs, numbers: Ints, sets: KnownSets, count: int, most: int
+    ) -> None:
+        starts, pool, self._conditions = sets.table
+        self._rows = order, groups, numbers, starts, pool
         self._selections, self._first_rows = np.empty(most, np.int32), np.empty(most, np.int64)
+        self._bounds = np.zeros(count + 1, np.int64)
         self.count: int = number_set_cells(
-            *self._arguments, self._no_cells, self._selections, self._first_rows
+            *self._rows, self._no_cells, self._selections, self._first_rows, self._bounds
         )
 
     def cells_of(self, table: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -109,11 +113,8 @@ class _SetPairs:
 
     def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Adds the value of each row to the sum of its cell, in order."""
-        add_by_sets(values, *self._arguments, self._no_cells, sums)
-
-    @property
-    def _arguments(self) -> tuple[Longs, Longs, Ints, Longs, Ints]:
-        return self._order, self._groups, self._numbers, self._starts, self._pool
+        added = np.zeros(self._conditions, sums.dtype)
+        add_by_sets(values, *self._rows, self._selections, self._bounds, added, sums)
 
     @property
     def _no_cells(self) -> Longs:
@@ -121,9 +122,10 @@ class _SetPairs:
 
     @cached_property
     def _listed(self) -> tuple[Longs, Longs]:
-        sizes = np.diff(self._starts)
-        rows, cells = (np.empty(int(sizes[self._numbers[self._order]].sum()), np.int64) for _ in range(2))
-        list_set_pairs(*self._arguments, self._no_cells, rows, cells)
+        order, _, numbers, starts, _ = self._rows
+        pairs = int(np.diff(starts)[numbers[order]].sum())
+        rows, cells = (np.empty(pairs, np.int64) for _ in range(2))
+        list_set_pairs(*self._rows, self._no_cells, rows, cells)
         return rows, cells
 
 
@@ -142,7 +144,8 @@ def _portions(table: pa.Table, sets: KnownSets, keys: Sequence[str]) -> Iterator
         behind = max(group + 1, int(np.searchsorted(ends, reached, "right")))
         last = int(ends[behind - 1])
         pairs = int(so_far[last - 1]) - done if last else 0
-        yield _SetPairs(order[first:last], groups, numbers, sets, min(pairs, (behind - group) * conditions))
+        count = behind - group if last else 0
+        yield _SetPairs(order[first:last], groups, numbers, sets, count, min(pairs, count * conditions))
         if not len(order):
             return
         first, group, done = last, behind, int(so_far[last - 1])

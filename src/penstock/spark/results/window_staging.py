@@ -254,6 +254,7 @@ class ResultStage:
         table = raw_rows(view, answers, rows)
         if not raw:
             table = plain_results(view, table)
+        row_bytes = table.nbytes / max(1, len(table))
         overflowed = np.append(0, np.cumsum(rows.column(OVERFLOWED).to_numpy())).tolist()
         last = 0
         for operator, name in places:
@@ -263,7 +264,8 @@ class ResultStage:
             for answer in own:
                 said.note(answer)
             path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
-            writers.write(view_kind(operator, name), path, table.slice(first, last - first))
+            size = int(row_bytes * (last - first))
+            writers.write(view_kind(operator, name), path, table.slice(first, last - first), size)
             yield (operator, name), raw, said
 
 
@@ -280,13 +282,13 @@ class _Writers:
         self._small_bytes = 0
         self._begun: list[Future[list[StagedFile]]] = []
 
-    def write(self, kind: str, path: Path, table: pa.Table) -> None:
-        """Begins to write a file."""
-        if table.nbytes >= _WORTH_MORE:
+    def write(self, kind: str, path: Path, table: pa.Table, size: int) -> None:
+        """Begins to write a file of a table with about so many bytes."""
+        if size >= _WORTH_MORE:
             self._write_small()
             self._begin(lambda: [write_staged(kind, path, table)])
             return
-        content = _encoded(table)
+        content = _encoded(table, size)
         self._small.append((kind, path, table.num_rows, content))
         self._small_bytes += len(content)
         if len(self._small) >= _FILES_AT_A_TIME or self._small_bytes >= _WORTH_MORE:
@@ -313,13 +315,12 @@ class _Writers:
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
     """Writes a staged file, durable on return but for its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return stage_content(kind, path, table.num_rows, _encoded(table))
+    return stage_content(kind, path, table.num_rows, _encoded(table, table.nbytes))
 
 
-def _encoded(table: pa.Table) -> memoryview:
-    """The Parquet file of a table."""
+def _encoded(table: pa.Table, size: int) -> memoryview:
+    """The Parquet file of a table with about so many bytes."""
     sink = pa.BufferOutputStream()
-    size = table.nbytes
     pq.write_table(
         table,
         sink,
