@@ -174,3 +174,59 @@ def test_conditions_declared_in_another_time_zone_are_bound_anew() -> None:
     before = declared({"v": "a > 1"}, "Asia/Tokyo")
     plan = compile_conditions({"v": "a > 1"}, SCHEMA, None, "UTC", declared=before)  # type: ignore[arg-type]
     assert plan.binder is not before.binder
+
+
+class Host:
+    """Says of each expression that it is a number and may raise."""
+
+    stream, java = "t", 17
+
+    def types(self, texts: list[str]) -> list[pa.DataType]:
+        return [pa.int32() for _ in texts]
+
+    def plain(self, texts: list[str]) -> list[bool]:
+        return [True for _ in texts]
+
+    def constants(self, texts: list[str]) -> list[object]:
+        assert not texts, "there are none"
+        return []
+
+    may_raise = built_in = equivalent = plain
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_lost_to_errors_is_found_by_difference_too(seed: int) -> None:
+    random_ = random.Random(seed)
+
+    def some() -> str:
+        low = random_.randrange(20)
+        return random_.choice([f"a > {low}", f"a % b > {low}", f"b % a < {low} AND a > 2"])
+
+    def compiled_now(
+        views: dict[str, str], windows: dict[str, str], base: CompiledConditions | None = None
+    ) -> CompiledConditions:
+        return compile_conditions(views, SCHEMA, Host(), "UTC", base, windows)  # type: ignore[arg-type]
+
+    views = {f"v{number}": some() for number in range(30)}
+    windows = {"condition 0": "b % 3 = 1", "condition 1": "a > 1"}
+    plan = compiled_now(views, windows)
+    by_difference = 0
+    for step in range(25):
+        views = dict(views)
+        match step % 4:
+            case 0:
+                views[f"n{step}"] = some()
+            case 1:
+                views[random_.choice(list(views))] = some()
+            case 2:
+                del views[random_.choice(list(views))]
+            case _:
+                windows = {**windows, f"condition {1 + random_.randrange(2)}": some()}
+        plan, anew = compiled_now(views, windows, plan), compiled_now(views, windows)
+        by_difference += plan.changed > 0
+        assert plan.plan.names == anew.plan.names
+        assert plan.erring.tolist() == anew.erring.tolist()
+        names = [query.name for query in plan.bound.error_queries]
+        assert names == [query.name for query in anew.bound.error_queries]
+        assert plan.plan.names == [*views, *windows, *names]
+    assert by_difference > 10
