@@ -128,11 +128,15 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 def _part(driver: Chrome, name: str) -> WebElement:
-    return next(
-        each
-        for each in driver.find_elements(By.CSS_SELECTOR, "main section")
-        if each.get_attribute("aria-label") == name
+    """A part of the page, which appears after the heading."""
+    found: list[WebElement] = WebDriverWait(driver, PATIENCE).until(
+        lambda driver: [
+            each
+            for each in driver.find_elements(By.CSS_SELECTOR, "main section")
+            if each.get_attribute("aria-label") == name
+        ]
     )
+    return found[0]
 
 
 def _answered(driver: Chrome, name: str, button: str) -> str:
