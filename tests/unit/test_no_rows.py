@@ -37,7 +37,7 @@ def said(
     ("state", "stream", "told"),
     [
         ("never started", {}, "No batch is complete: no run has started."),
-        ("dead", {}, "No batch is complete: the last run is dead."),
+        ("dead", {"batch": -1}, "No batch is complete: the last run is dead."),
         ("starting", {}, "The run is starting."),
         ("running", {}, "No tuple of orders has arrived yet."),
         ("running", {"at_hand": PLANNED}, "The first batch of stream orders is running (3.2 s so far)."),
@@ -101,6 +101,16 @@ def test_the_words_are_on_the_standard_error_only(
         assert printed.out.startswith({"csv": '"id","note"\n', "json": "", "table": "  silent: 0"}[form])
     assert _results(layout.output, "large", "--format", form) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_before_the_first_batch_is_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = page_folder(tmp_path / "out")
+    for each in (*layout.manifests("orders").iterdir(), layout.events):
+        each.unlink()
+    for form in ("csv", "json", "table"):
+        for options in ([], ["--limit", "0"]):
+            assert _results(layout.output, "large", "--format", form, *options) == 0
+            assert "No batch is complete: the last run is dead." in capsys.readouterr().err
 
 
 def test_windows_that_are_not_answered_are_no_mistake(

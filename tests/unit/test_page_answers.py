@@ -195,6 +195,17 @@ def test_each_page_has_an_address(page: Page, path: str) -> None:
     assert answer.headers["cache-control"] == "no-cache"
 
 
+def test_a_view_without_a_batch_has_no_rows(tmp_path: Path) -> None:
+    layout = page_folder(tmp_path / "out")
+    for each in (*layout.manifests("orders").iterdir(), layout.events):
+        each.unlink()
+    with served(layout.output) as empty:
+        for query in ("", "order=oldest", "at=5&back=1", "search=x"):
+            found = empty.get(f"/api/rows/large?{query}").json()
+            assert [found[name] for name in ("rows", "stored", "begin", "end")] == [[], 0, 0, 0]
+        assert empty.get("/api/rows/large/download").status == 200
+
+
 def test_what_a_folder_lacks_is_an_empty_list(page: Page) -> None:
     assert page.get("/api/windows").json() == {"views": []}
     assert page.get("/api/deadlines").json() == {"views": [], "windows": []}

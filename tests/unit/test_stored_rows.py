@@ -63,3 +63,9 @@ def test_row_groups_before_a_place_are_not_read(stored: StoredRows, monkeypatch:
     next(stored.parts(30, newest_first=True))
     # 30 is the 24th row of the third file
     assert read == [("2", 5), ("2", 5)]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_before_the_first_batch_nothing_is_stored(newest_first: bool) -> None:
+    stored = StoredRows(SCHEMA, [], SCHEMA, _odd)
+    assert (stored.count, list(stored.parts(newest_first=newest_first))) == (0, [])

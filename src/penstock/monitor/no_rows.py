@@ -10,6 +10,8 @@ from penstock.monitor.details import not_joined
 from penstock.monitor.figures import counted, roughly, view_words
 from penstock.monitor.lost import nothing_read
 
+#: the number of the last batch before the first
+_NO_BATCH = -1
 _LIVE = ("running", "starting")
 
 
@@ -37,7 +39,7 @@ def _reason(document: Document, view: str, entry: Mapping[str, Any]) -> str:
     # of a view over another view all streams count
     streams = {name: known[name] for name in named if name in known} or known
     is_live = document["state"] in _LIVE
-    if all(stream.get("batch") is None for stream in streams.values()):
+    if all(stream.get("batch", _NO_BATCH) == _NO_BATCH for stream in streams.values()):
         return _before_the_first(document, streams, is_live)
     read = "; ".join(f"{_tuples(stream)} of stream {name} read" for name, stream in streams.items())
     waiting = _waiting(document["views"].get(view, {}), streams) if is_live else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -63,9 +64,8 @@ class StoredRows:
         Raises:
             DamagedError: a file cannot be read.
         """
-        ends = np.cumsum([rows for _, rows in self.files], dtype=np.int64).tolist()
-        starts = [0, *ends[:-1]]
-        files = list(zip((path for path, _ in self.files), starts, ends, strict=True))
+        ends = accumulate(rows for _, rows in self.files)
+        files = [(path, end - rows, end) for (path, rows), end in zip(self.files, ends, strict=True)]
         if newest_first:
             for path, start, _ in (each for each in reversed(files) if each[1] < begin):
                 yield from self._backwards(path, start, begin)
