@@ -6,7 +6,8 @@ what is allowed; where the place is in SQL text, `SqlError` underlines it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from penstock.redaction import secrets_masked, users_masked, without_secrets
 
@@ -103,6 +104,13 @@ class MistakesError(SqlError):
 
     def __reduce__(self) -> tuple[type[MistakesError], tuple[tuple[InputError, ...], bool]]:  # type: ignore[override]
         return type(self), (self.mistakes, self.is_whole)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return how a message of an unknown name goes on: '; did you mean weight?' where a known one is near, otherwise '.'."""
+    spelled = {each.upper(): each for each in known}
+    near = get_close_matches(name.upper(), spelled, 1, cutoff=0.7)
+    return f"; did you mean {spelled[near[0]]}?" if near else "."
 
 
 def masked(told: str, error: BaseException | None) -> str:

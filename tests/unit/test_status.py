@@ -368,7 +368,9 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     assert f"all records set aside: penstock quarantine {layout.output} orders" in told
     assert "  1 row unreadable, not answered" in told
     quarantine(layout.output, None, 1)
-    assert capsys.readouterr().out == f"batch 2 | {reason} | {origin}\n"
+    (printed,) = capsys.readouterr().out.splitlines()
+    assert printed.startswith("1: batch 2, ")
+    assert printed.endswith(f" | {reason} | {origin}")
     for file in layout.quarantine("orders").iterdir():
         file.unlink()
     quarantine(layout.output, None, 1)
@@ -565,3 +567,21 @@ def test_a_view_with_a_deadline_is_one_before_its_first_window(layout: Layout) -
     told = lines(layout)
     assert "view in_time with a deadline: 0 of 0 windows released in time" in told
     assert "deadlines.0" not in told
+
+
+def test_quarantined_records_have_the_numbers_that_why_takes(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = list(quarantined_records(layout, "orders", 0))
+    assert [record["number"] for record in records] == [1, 2]
+    at = datetime.fromisoformat(records[0]["time"])
+    assert abs((datetime.now(UTC) - at).total_seconds()) < 3_600
+    quarantine(layout.output, "orders")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"1: batch 1, {records[0]['time']} | ")
+    assert any(line.startswith("2: batch 1, ") for line in printed)
+
+
+def test_an_unknown_view_is_told_with_the_nearest_one(layout: Layout) -> None:
+    with pytest.raises(UnknownNameError, match="View larg does not exist; did you mean large\\? Existing"):
+        find_view(layout, "larg")

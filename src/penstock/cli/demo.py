@@ -33,8 +33,12 @@ def demo(
         Part, typer.Argument(help="Rules and windows beside plain Spark, joins, or deadlines under overload.")
     ] = Part.QUERIES,
     output: Annotated[
-        Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
-    ] = Path("out/demo"),
+        Path | None,
+        typer.Option(
+            help="Results folder; results of an earlier demo in it are removed. Default: out/demo, out/demo-joins or out/demo-deadlines.",
+            show_default=False,
+        ),
+    ] = None,
     queries: Annotated[int, typer.Option(help="Number of rules; for `queries`.", min=1)] = 2_000,
     page: Annotated[
         str,
@@ -51,6 +55,7 @@ def demo(
     from penstock.page.asking import Script
 
     console = table_console()
+    output = output or Path("out/demo" if part is Part.QUERIES else f"out/demo-{part.value}")
     if output.exists() and not (output / "_penstock").is_dir():
         raise InputError(f"--output {output} exists and is not a results folder; name another")
     data = output.parent / "demo-data"

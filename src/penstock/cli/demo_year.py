@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
@@ -34,6 +35,7 @@ from penstock.cli.demo_plain import (
     answer_windows,
     write_sample,
 )
+from penstock.cli.demo_start import heartbeat, penstock_command
 from penstock.page.judgements import Judgement, judge, read_revisions
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
@@ -106,24 +108,31 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
     table = pq.read_table(flights)
     rules = standing_queries(table, queries)
     # not beside the above: Arrow's functions fail while another thread loads numpy for the first time
-    engine = build_engine(None, {}, read_settings(None), "whole")
+    with heartbeat(console, "Spark starts"):
+        engine = build_engine(None, {}, read_settings(None), "whole")
     script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
     script = script.replace("examples/data", str(flights.parent))
     windows = {view.name: view.text for view in parse_script(script).views if view.name in EXACT}
     written_script(flights.parent).write_text(
         "\n".join([script, *(create_view(*rule) for rule in rules.items())])
     )
-    engine.execute(script)
-    engine.drop(*(name for names in engine.declared.values() for name in names if name not in windows))
-    engine.add_views({name: f"SELECT * FROM flights WHERE {condition}" for name, condition in rules.items()})
+    with heartbeat(console, f"Penstock reads {len(rules):,} rules"):
+        engine.execute(script)
+        engine.drop(*(name for names in engine.declared.values() for name in names if name not in windows))
+        engine.add_views(
+            {name: f"SELECT * FROM flights WHERE {condition}" for name, condition in rules.items()}
+        )
     console.print(
         f"{len(table):,} flights, {len(rules):,} rules, {len(windows)} window queries: first Penstock, then plain Spark.",
         highlight=False,
     )
     began = time.perf_counter()
-    run = engine.start(output, trigger=Trigger.available_now())
+    with heartbeat(console, "The run starts"):
+        run = engine.start(output, trigger=Trigger.available_now())
+    # what is no terminal shows no bar
+    lines = nullcontext() if console.is_terminal else heartbeat(console, "Penstock replays the year")
     try:
-        with Progress(console=console, transient=True) as bar:
+        with lines, Progress(console=console, transient=True) as bar:
             task = bar.add_task("Penstock replays the year", total=len(table))
             while not run.await_termination(0.5):
                 bar.update(task, completed=(done := _tuples(run)))
@@ -254,14 +263,15 @@ def _print(
             table.add_row(name, *cells)
         table.add_section()
     console.print(table)
+    command = penstock_command()
     console.print(
         f"Both ran on {_cores(run)} cores. Spark ran second, with a warm JVM: one SELECT with a CASE for each rule,\n"
         "planned again for each file (larger files share that cost), and a streaming query for each window.\n\n"
         "Try next:\n"
-        f"  penstock results {run.output} {_JUDGED} --limit 5\n"
-        f"  penstock status {run.output}\n"
-        f"  penstock page {run.output}\n"
-        "  penstock demo deadlines",
+        f"  {command} results {run.output} {_JUDGED} --limit 5\n"
+        f"  {command} status {run.output}\n"
+        f"  {command} page {run.output}\n"
+        f"  {command} demo deadlines",
         highlight=False,
         soft_wrap=True,
     )

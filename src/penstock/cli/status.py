@@ -14,7 +14,7 @@ import typer
 from penstock.cli.common import TextFormat
 
 Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
-_COLUMNS = ("batch", "reason", "origin", "record")
+_COLUMNS = ("batch", "reason", "origin", "record", "number", "time")
 #: seconds that are spent on how many early answers were within their bound
 _JUDGING_SECONDS = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -112,7 +112,10 @@ def quarantine(
         is_empty, part = True, "version" if is_static_table(layout, name) else "batch"
         for record in records:
             is_empty = False
-            print(f"{part} {record['batch']} | {record['reason']} | {record['origin']}")
+            at = "" if record["time"] is None else f", {record['time']}"
+            print(
+                f"{record['number']}: {part} {record['batch']}{at} | {record['reason']} | {record['origin']}"
+            )
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:

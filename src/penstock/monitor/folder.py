@@ -185,8 +185,9 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
         most: how many; 0: all.
 
     Yields:
-        `batch` (text; a range where batches have been merged; of a static table its version), `reason`, `origin`, `record` (text, as it stands
-        where it is UTF-8, otherwise with replacement characters).
+        `number` (1: the newest, as of `penstock why --quarantined`), `batch` (text; a range where batches have been merged; of a static table
+        its version), `time` (ISO, when it was set aside; None where batches have been merged), `reason`, `origin`, `record` (text, as it
+        stands where it is UTF-8, otherwise with replacement characters).
 
     Raises:
         UnknownNameError: there is no such stream.
@@ -215,18 +216,21 @@ def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iter
     for batch, path in files:
         try:
             rows = pq.ParquetFile(path).read()
+            written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
         except (OSError, ValueError) as error:
             raise DamagedError(str(path), f"(quarantined records) cannot be read: {error}") from error
         for row in reversed(rows.to_pylist()):
+            given += 1
             yield {
+                "number": given,
                 "batch": batch,
+                "time": None if "-" in batch and not is_static else written,
                 "reason": row["reason"],
                 "origin": row["origin"],
                 "record": _text(row["record"]),
             }
-            given += 1
             if given == most:
                 return
 

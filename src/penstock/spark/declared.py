@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
-from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -311,10 +310,8 @@ class Declared:
         if found is None:
             shown = sorted(self.views)
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            near = get_close_matches(name.upper(), self.spelled, 1, cutoff=0.7)
-            meant = f"; did you mean {self.spelled[near[0]]}?" if near else "."
             raise UnknownNameError(
-                f"View {name} does not exist{meant} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
+                f"View {name} does not exist{meant(name, shown)} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
             )
         return found
 

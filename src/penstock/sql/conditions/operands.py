@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.plan.expressions import ExpressionHost, Raised
 from penstock.sql.conditions.comparisons import is_comparable
 from penstock.sql.conditions.nodes import Condition, Operand, Predicate, operands, parts, predicates
@@ -242,7 +242,7 @@ class Operands:
     def _unknown(self, clause: Clause, operand: Operand) -> UnknownNameError:
         return clause.error(
             UnknownNameError,
-            f"Column {operand.text} does not exist. Existing columns: {', '.join(self._names)}",
+            f"Column {operand.text} does not exist{meant(operand.text, self._names)} Existing columns: {', '.join(self._names)}",
             operand.start,
             operand.end,
         )

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.shapes import PLAIN
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
@@ -247,4 +247,5 @@ def _needed_by(statement: Statement) -> Iterator[str]:
 
 
 def _missing(name: str, names: Mapping[str, str]) -> str:
-    return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
+    near = meant(name, names.values())
+    return f"Table or view {name} does not exist{near} Existing ones: {', '.join(names.values()) or 'none'}"
