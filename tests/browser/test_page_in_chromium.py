@@ -215,7 +215,7 @@ def test_hostile_names_records_and_columns_are_text(driver: Chrome, site: str) -
     name = quote(HOSTILE, safe="")
     assert visit(driver, f"{site}/queries/{name}") == HOSTILE
     assert "owned" not in driver.title.split(" · ")[-1]
-    assert "<b>name</b>" in driver.find_element(By.CSS_SELECTOR, "main table").text
+    assert "<b>name</b>" in driver.find_element(By.CSS_SELECTOR, "main .card.flush table").text
     visit(driver, f"{site}/quarantine/orders")
     assert MARKUP in driver.find_element(By.TAG_NAME, "main").text
 
