@@ -263,6 +263,9 @@ class SqliteLedger(SqliteReader, Ledger):
             try:
                 with self._transaction():
                     self._write.execute("UPDATE writer SET is_closed = 1 WHERE epoch = ?", (self._epoch,))
+                # the file alone has everything then, whoever still reads
+                self._write.execute("PRAGMA busy_timeout = 1000")
+                self._write.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 super().close()
                 self._write.close()
