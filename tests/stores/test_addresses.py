@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fault_proxy import DENIED, PASS, REDIRECTED, FaultProxy
+from fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
 from penstock.errors import ConnectionFailedError, InputError, StoreFailedError
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress, is_shared
@@ -216,6 +216,12 @@ def test_a_server_that_is_down_is_told_within_seconds(monkeypatch: pytest.Monkey
     with pytest.raises(StoreFailedError, match="s3://bucket/a"):
         StoreAddress.of("s3://bucket/a").ledger()
     assert time.monotonic() - began < 20
+
+
+def test_a_prefix_that_is_named_as_a_cause_is_none(proxy: FaultProxy) -> None:
+    proxy.fault = lambda *_: REFUSED
+    with pytest.raises(StoreFailedError, match="503"):
+        StoreAddress.of("s3://bucket/403/NoSuchBucket/401/latest/501").check()
 
 
 @pytest.mark.usefixtures("server")
