@@ -212,6 +212,12 @@ def test_operators_of_few_tuples_keep_their_order(rate: int, switches: bool) -> 
     assert bool(policy.handle(period)) == switches
 
 
+def test_a_group_without_operators_has_no_order() -> None:
+    policy = OperatorOrderPolicy(SwitchSettings(averaging=LAST_PERIOD), Clock())
+    policy.handle(OperatorsBound("s", 1, ()))
+    assert policy.handle(operators(1.0)) == []
+
+
 def test_operators_are_not_ordered_before_all_are_measured() -> None:
     policy = OperatorOrderPolicy(SwitchSettings(averaging=LAST_PERIOD), Clock())
     policy.handle(OperatorsBound("s", 1, ("first", "second")))

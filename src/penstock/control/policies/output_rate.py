@@ -327,7 +327,7 @@ class _Group:
         }
         best = best_order([known[name] for name in self.running])
         before, after = processing_seconds([known[name] for name in self.running]), processing_seconds(best)
-        rate = self.sums.ratio(("tuples", self.running[0]), "period")
+        rate = max((self.sums.ratio(("tuples", name), "period") for name in self.running), default=0.0)
         switches = self.gate.lets(before, after, now, rate)
         if switches:
             self.running = tuple(operator.name for operator in best)
