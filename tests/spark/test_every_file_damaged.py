@@ -114,9 +114,9 @@ def _mend(path: Path, content: bytes, names: Sequence[Path]) -> None:
 
 #: what each start looks at before it changes anything
 LOOKED_AT = (
-    ("gone", "_penstock/ledger.sqlite"),
-    ("empty", "_penstock/ledger.sqlite"),
-    ("cut", "_penstock/ledger.sqlite"),
+    ("gone", "_penstock/ledger.db"),
+    ("empty", "_penstock/ledger.db"),
+    ("cut", "_penstock/ledger.db"),
     ("empty", "matches/s/*-to-*.parquet"),
     ("cut", "results/sums/*.parquet"),
     ("gone", "_penstock/checkpoint/s/log/entries/*5.json"),

@@ -21,6 +21,7 @@ from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.stores import address
 
 STREAM, VIEWS = "s", {"large": ViewDefinition("large", "large:1", "", "TRUE", None)}
 
@@ -102,7 +103,24 @@ def test_a_folder_without_its_ledger_is_damaged(layout: Layout) -> None:
     layout.ledger.close()
     layout.ledger.path.unlink()
     for refuse in (layout.check, lambda: published_files(layout.output)):
-        with pytest.raises(
-            DamagedError, match=r"ledger\.sqlite \(the ledger of the results folder\) is missing"
-        ):
+        with pytest.raises(DamagedError, match=r"ledger\.db \(the ledger of the results folder\) is missing"):
             refuse()
+
+
+def test_a_folder_that_machines_share_has_a_ledger_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "is_shared", lambda _: True)
+    shared = Layout.of(tmp_path / "out", None)
+    shared.open()
+    CatalogWriter(shared).write({STREAM: StructType()}, {STREAM: VIEWS})
+    publisher = Publisher(shared, STREAM)
+    for batch in range(3):
+        _publish(publisher, shared, STREAM, batch, "matches")
+    publisher.compact(1)
+    assert shared.ledger.path.is_dir()
+    for is_closed in (False, True):
+        if is_closed:
+            shared.ledger.close()
+        assert [(file.first, file.last) for file in published_files(shared.output)] == [(0, 1), (2, 2)]
+    shared.ledger.close()

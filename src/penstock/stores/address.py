@@ -197,12 +197,7 @@ class StoreAddress:
 
     def _has_sqlite(self) -> bool:
         """Whether the ledger is one of SQLite: as it was created, else by the file system."""
-        if not self.is_local:
-            return False
-        folder = Path(self.path)
-        if (folder / _SQLITE_NAME).exists():
-            return True
-        return not (folder / _SLATE_NAME).is_dir() and not is_shared(folder)
+        return self.is_local and ledger_path(Path(self.path)).name == _SQLITE_NAME
 
     def _slate(self) -> SlatePlace:
         """Where the ledger of SlateDB is; its store reads the environment alone."""
@@ -249,6 +244,14 @@ class StoreAddress:
         except (BaseError, ValueError) as error:
             raise InputError(f"{self}: {short(error)}") from error
         return store
+
+
+def ledger_path(folder: Path) -> Path:
+    """Return where the ledger of a folder is, or would be: a file of SQLite, or a folder of SlateDB."""
+    file, database = folder / _SQLITE_NAME, folder / _SLATE_NAME
+    if file.exists() or (not database.is_dir() and not is_shared(folder)):
+        return file
+    return database
 
 
 def is_shared(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.spark.storage.names import on_disk
 
 #: kinds of the files that a log names; they are the log's once they are published
@@ -93,9 +93,9 @@ class Layout:
         return self.checkpoint / on_disk(stream) / "staging" / str(batch)
 
     @property
-    def ledger(self) -> LedgerFile:
+    def ledger(self) -> LedgerFolder:
         """The documents of both folders."""
-        return LedgerFile(self.output / "_penstock" / "ledger.sqlite")
+        return LedgerFolder(self.output / "_penstock")
 
     @property
     def catalog(self) -> StoredDocument:
