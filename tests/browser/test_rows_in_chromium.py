@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = {"kind": "matches", "name": "2.parquet", "rows": ROWS}
     figures = {"batch": 2, "tuples": ROWS, "matched": ROWS, "pairs": ROWS}
     MANIFEST.replace(
-        layout.manifests("orders") / "2.json", {"first": 2, "last": 2, "files": [file], "batches": [figures]}
+        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [file], "batches": [figures]}
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rows, "_MOST_LOOKED", 100)

@@ -20,7 +20,6 @@ from lane_runs import Tables
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.failpoints import CUT_NAMES
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.chaos
@@ -80,7 +79,7 @@ class Victim:
         assert {int(cut) for cut in copies} == set(cuts)
         assert all(copies[cut] == total for cut, total in lines), "a repeated cut is the same"
         assert sum(map(int, copies.values())) == sum(wanted(*self.feeds).values())
-        assert not numbered(self.layout.cuts(NAME))
+        assert not self.layout.cuts(NAME).numbers()
         for feed in self.feeds:
             assert LogReader(self.layout.log(feed.stream)).marks() == {NAME: feed.entries - 1}
 

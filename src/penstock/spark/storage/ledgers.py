@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -78,6 +78,20 @@ class LedgerFolder:
         """
         with _guard:
             return _opened(_writers, self.folder, _address(self.folder).ledger)
+
+    @contextmanager
+    def read_briefly(self) -> Iterator[None]:
+        """Close what reading has opened, after the `with` block: an open ledger keeps a disk from being unmounted.
+
+        For a process that reads seldom, such as a worker; one thread of it may do so.
+        """
+        try:
+            yield
+        finally:
+            with _guard:
+                opening = _readers.pop(self.folder, None)
+            if opening is not None and opening.process == os.getpid():
+                opening.ledger.close()
 
     def close(self) -> None:
         """Close what this process has open of it; it is opened again where it is needed."""
