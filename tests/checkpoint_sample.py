@@ -157,7 +157,7 @@ def unpack(archive: Path, folder: Path) -> Sample:
     said = json.loads((folder / "sample.json").read_text())
     before, now = said["root"].encode(), str(folder).encode()
     for path in [
-        path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".crc", ".sqlite")
+        path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".crc", ".db")
     ]:
         content = path.read_bytes()
         if before in content:
