@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.settings import Settings
-from penstock.spark import execution
+from penstock.spark import engine, execution
 from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
@@ -23,8 +26,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     context = SimpleNamespace(defaultParallelism=2, master="local[2]")
     spark: Any = SimpleNamespace(sparkContext=context, version="4.3.0")
     layout = Layout.of(tmp_path / "out", None)
-    layout.open()
-    return lambda: execution.Execution(spark, layout, Settings(), Trigger(), {}, {})
+    return partial(execution.Execution, spark, layout, Settings(), Trigger(), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,9 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
 def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
     start: Any, tmp_path: Path
 ) -> None:
-    joins = Layout.of(tmp_path / "out", None).joins
+    layout = Layout.of(tmp_path / "out", None)
+    layout.open()
+    joins = layout.joins
     joins.replace(b"")
     with pytest.raises(Exception, match=r"."):
         start()
@@ -66,3 +70,34 @@ def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
     run = start()
     run.is_starting = False
     run.stop()
+
+
+def test_a_refused_start_does_not_fence_the_run_of_another_process(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for checked in ("require_classic", "require_meaning", "require_zone"):
+        monkeypatch.setattr(engine, checked, lambda *_: None)
+    refused = engine.Engine(start.args[0])
+    refused._declared.views["v"] = SimpleNamespace()  # type: ignore[assignment]
+    program = """if True:
+        import sys
+        from penstock.spark.storage.checkpoint_lock import CheckpointLock
+        from penstock.spark.storage.layout import Layout
+        layout = Layout.of(sys.argv[1], None)
+        layout.open()
+        CheckpointLock(layout.checkpoint)
+        layout.catalog.replace(b"before")
+        print(flush=True)
+        sys.stdin.read()
+        layout.catalog.replace(b"after")
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path / "out"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(CheckpointError, match=f"in use by process {other.pid}"):
+            refused.start(tmp_path / "out")
+        other.communicate(b"")
+    assert other.returncode == 0
+    assert Layout.of(tmp_path / "out", None).catalog.get() == b"after"

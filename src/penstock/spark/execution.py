@@ -79,6 +79,7 @@ class Execution:
 
     Raises:
         CheckpointError: another run uses the checkpoint.
+        InputError: as `Layout.open`.
     """
 
     def __init__(
@@ -124,6 +125,8 @@ class Execution:
             )
             held.callback(self._lock.release)
             held.callback(layout.ledger.close)
+            # only who has the lock: the ledger's writer before is fenced
+            layout.open()
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from penstock.errors import CheckpointError, ConnectionFailedError
+from penstock.spark.storage.files import make_folder
 
 # a record lock belongs to the process and goes with the first of its descriptors that is closed: one for all runs
 _files: dict[Path, IO[str]] = {}
@@ -23,7 +24,7 @@ class CheckpointLock:
     """Keeps other processes, and other runs of this one, from a checkpoint until it is released.
 
     Args:
-        checkpoint: the folder.
+        checkpoint: the folder, created unless it exists.
         lives: whether the run that it is for still runs; None where it is for no run, as before one.
 
     Raises:
@@ -80,6 +81,7 @@ def _file(checkpoint: Path) -> Path:
 
 def _locked(path: Path) -> IO[str]:
     try:
+        make_folder(path.parent)
         file = path.open("a+")
     except OSError as error:
         raise ConnectionFailedError(
