@@ -15,7 +15,10 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.settings import Settings
 from penstock.spark import engine, execution
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.files import make_folder
+from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -101,3 +104,19 @@ def test_a_refused_start_does_not_fence_the_run_of_another_process(
         other.communicate(b"")
     assert other.returncode == 0
     assert Layout.of(tmp_path / "out", None).catalog.get() == b"after"
+
+
+def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any, tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "out", None)
+    layout.open()
+    LANE.put(layout.lanes["left"], {})
+    logs = {stream: LogReader(layout.log(stream)) for stream in "ab"}
+    for log in logs.values():
+        make_folder(log.reader_path("left").parent)
+        log.put_mark("left", 3)
+        log.put_mark("another program", 3)
+    run = start()
+    run.queries = {stream: SimpleNamespace(active=False, stop=lambda: None) for stream in logs}
+    run.started()
+    assert [set(log.marks()) for log in logs.values()] == [{"another program"}] * 2
+    run.stop()

@@ -327,11 +327,9 @@ class Execution:
         for stream in self.queries:
             log = LogReader(self.layout.log(stream))
             for reader in log.marks().keys() - self._readers(stream):
-                lane = self.layout.lanes[reader]
                 # another program that reads the log is no lane
-                if lane.exists():
+                if self.layout.lanes[reader].exists():
                     Cuts(self.layout.cuts(reader)).clear()
-                    lane.remove()
                     log.leave(reader)
                     self.events.record("lane_left", lane=reader, streams=[stream])
 
