@@ -120,3 +120,20 @@ def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any,
     run.started()
     assert [set(log.marks()) for log in logs.values()] == [{"another program"}] * 2
     run.stop()
+
+
+def test_the_end_of_a_run_leaves_the_ledger_to_the_next_one_of_its_process(
+    start: Any, tmp_path: Path
+) -> None:
+    layout = Layout.of(tmp_path / "out", None)
+    first = start()
+    first.is_starting = False
+    second = start()
+    ledger = layout.ledger.writer
+    first.stop()
+    assert layout.ledger.writer is ledger
+    layout.catalog.replace(b"of the second run")
+    second.is_starting = False
+    second.stop()
+    assert not layout.ledger.path.with_name("ledger.db-wal").exists()
+    first.stop()

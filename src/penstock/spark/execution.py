@@ -121,10 +121,11 @@ class Execution:
         self._stopped = False
         with ExitStack() as held:
             self._lock = CheckpointLock(
-                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+                layout.checkpoint,
+                lambda: self.is_starting or self.active or self._is_unstopped,
+                layout.ledger.close,
             )
             held.callback(self._lock.release)
-            held.callback(layout.ledger.close)
             # only who has the lock: the ledger's writer before is fenced
             layout.open()
             self.status_file = StatusFile(layout, self._pairs)
@@ -225,7 +226,6 @@ class Execution:
                     query.log.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
-                self.layout.ledger.close()
                 self._lock.release()
         return True
 
