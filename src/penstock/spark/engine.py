@@ -508,7 +508,7 @@ class Engine:
                 raise InputError(
                     "The engine has nothing to run: declare at least one stream and one view on it."
                 )
-            layout.open()
+            layout.check()
             require_zone(self._spark, layout)
             run = self._execution = Execution(
                 self._spark,

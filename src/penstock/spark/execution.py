@@ -79,6 +79,7 @@ class Execution:
 
     Raises:
         CheckpointError: another run uses the checkpoint.
+        InputError: as `Layout.open`.
     """
 
     def __init__(
@@ -120,10 +121,13 @@ class Execution:
         self._stopped = False
         with ExitStack() as held:
             self._lock = CheckpointLock(
-                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+                layout.checkpoint,
+                lambda: self.is_starting or self.active or self._is_unstopped,
+                layout.ledger.close,
             )
             held.callback(self._lock.release)
-            held.callback(layout.ledger.close)
+            # only who has the lock: the ledger's writer before is fenced
+            layout.open()
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(
@@ -222,7 +226,6 @@ class Execution:
                     query.log.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
-                self.layout.ledger.close()
                 self._lock.release()
         return True
 
@@ -324,11 +327,9 @@ class Execution:
         for stream in self.queries:
             log = LogReader(self.layout.log(stream))
             for reader in log.marks().keys() - self._readers(stream):
-                lane = self.layout.lanes[reader]
                 # another program that reads the log is no lane
-                if lane.exists():
+                if self.layout.lanes[reader].exists():
                     Cuts(self.layout.cuts(reader)).clear()
-                    lane.remove()
                     log.leave(reader)
                     self.events.record("lane_left", lane=reader, streams=[stream])
 

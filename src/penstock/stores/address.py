@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.stores.durable import make_folder
 from penstock.stores.file_cache import FileCache
 from penstock.stores.files import Files
 from penstock.stores.ledger import Ledger, LedgerReader
@@ -154,6 +156,8 @@ class StoreAddress:
             return SqliteLedger(Path(self.path) / _SQLITE_NAME)
         from penstock.stores.slate_ledger import SlateLedger
 
+        if self.is_local:
+            make_folder(Path(self.path) / _SLATE_NAME)
         return SlateLedger(self._slate())
 
     def ledger_reader(self) -> LedgerReader:
@@ -165,6 +169,8 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
+        if self.is_local and not (place := Path(self.path) / _SLATE_NAME).is_dir():
+            raise FileNotFoundError(errno.ENOENT, "the ledger does not exist", str(place))
         from penstock.stores.slate_ledger import SlateReader
 
         return SlateReader(self._slate())
@@ -212,7 +218,6 @@ class StoreAddress:
             with failures(str(self), "reading and listing"):
                 next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
-            Path(ledger.path).mkdir(parents=True, exist_ok=True)
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))
         for name, value in self._configuration().items():
             os.environ[name.upper()] = value

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.publication.history import Stretch, added
+from penstock.spark.publication.history import Stretch
 from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
@@ -195,9 +195,11 @@ def _merged(documents: StoredDocuments, found: Mapping[str, Any] | None) -> Merg
 
 def with_view_pairs(known: Mapping[str, int], documents: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
     """Add the (tuple, view) pairs of batches, by their manifests, to those of the batches before."""
+    total = dict(known)
     for document in documents:
-        known = added(known, document["batches"][0].get(VIEW_PAIRS, {}))
-    return known
+        for view, pairs in document["batches"][0].get(VIEW_PAIRS, {}).items():
+            total[view] = total.get(view, 0) + pairs
+    return total
 
 
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:

@@ -1,6 +1,6 @@
-"""StoredDocuments of many views, stored by difference from a base, so that a change of a few views writes these alone.
+"""Documents of many views, stored by difference from a base, so that a change of a few views writes these alone.
 
-A document of few views has them whole. One of many names a base, a file of all views as they were, and has the views that
+A document of few views has them whole. One of many names a base, a document of all views as they were, and has the views that
 are new or others since and the names that left. The base of a document is never changed, nor removed while it is needed.
 """
 

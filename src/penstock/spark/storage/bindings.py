@@ -1,4 +1,4 @@
-"""Which plan answers which batch, durably: plan versions and bindings under the checkpoint.
+"""Which plan answers which batch, durably: plan versions and bindings in the ledger.
 
 Before anything else, a batch is bound to a plan version by put-if-absent; a replay of the batch
 finds the binding and is answered by the same views, whatever has been registered since.
