@@ -107,7 +107,7 @@ def quarantine(
 
         print(csv_line(_COLUMNS))
         for record in records:
-            print(csv_line(record[name] for name in _COLUMNS))
+            print(csv_line(None if record[name] is None else str(record[name]) for name in _COLUMNS))
     else:
         is_empty, part = True, "version" if is_static_table(layout, name) else "batch"
         for record in records:
