@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from forms import ALL, INTERPRETED, memory_folder
+from penstock.spark.storage import ledgers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,3 +134,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _ledgers_are_closed() -> Iterator[None]:
+    """What a test has opened of ledgers is closed behind it: select() takes no descriptor beyond the 1,024th."""
+    before = {*ledgers._readers, *ledgers._writers}
+    yield
+    for folder in {*ledgers._readers, *ledgers._writers} - before:
+        ledgers.LedgerFolder(folder).close()
