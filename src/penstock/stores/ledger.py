@@ -1,6 +1,6 @@
 """The ledger: documents by key in one transactional store with one writer.
 
-What a run publishes becomes visible by one commit. Only the driver writes; tasks get what they need in their arguments.
+What a run publishes becomes visible by one commit. Only the driver writes; a task that reads a ledger of a local folder closes it at once.
 Other processes read beside the writer. Opening the ledger for writing fences the writer before: its next commit fails.
 The shape follows Materialize's `Consensus` (`src/persist/src/location.rs`), the fencing SlateDB's manifest.
 """

@@ -233,7 +233,6 @@ def _started(data: Path, port: int, buckets: Sequence[str]) -> list[str]:
         *(f"bucket {bucket}: exists" for bucket in buckets),
         "Next, in the shell that runs penstock:",
         *(f"  export {name}={value}" for name, value in server.environment().items()),
-        *(f"  penstock run SCRIPT --output s3://{bucket}/out" for bucket in buckets[:1]),
     ]
 
 
