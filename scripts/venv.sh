@@ -30,6 +30,11 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 # PySpark comes as source only: what builds it is pinned and installed first.
 pip install --quiet --require-hashes -r requirements/build.txt
 packages=$(grep -c == requirements/dev.txt)
+# a line every 10 s, also while one package takes minutes; who reads the output waits for no sleep
+still() { while sleep 10 >/dev/null 2>&1; do echo "  still installing, $SECONDS s so far"; done; }
+still &
+readonly still=$!
+trap 'kill "$still" 2>/dev/null || true' EXIT
 echo "Installing $packages pinned packages (PySpark alone is 450 MB: minutes the first time)"
 pip install --require-hashes --no-build-isolation --progress-bar off -r requirements/dev.txt |
   awk -v packages="$packages" '

@@ -156,7 +156,7 @@ def unpack(archive: Path, folder: Path) -> Sample:
         packed.extractall(folder, filter="data")
     said = json.loads((folder / "sample.json").read_text())
     before, now = said["root"].encode(), str(folder).encode()
-    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"]:
+    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".crc", ".db")]:
         content = path.read_bytes()
         if before in content:
             times = path.stat()

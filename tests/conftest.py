@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from forms import ALL, INTERPRETED
+from forms import ALL, INTERPRETED, memory_folder
+from penstock.spark.storage import ledgers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,8 @@ _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256
 if not ALL:
     # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
     os.fsync = lambda _: None
+    if folder := memory_folder():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -57,6 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
+    from local_files import set_permissions_in_the_jvm
     from penstock.spark.sessions.build import CHECKPOINTS
 
     folder = tmp_path_factory.mktemp("spark")
@@ -80,14 +84,17 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     )
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if not ALL:
+        set_permissions_in_the_jvm(session)
     yield session
     session.stop()
 
 
 @pytest.fixture
 def spark(_session: SparkSession) -> Iterator[SparkSession]:
-    """The one Spark session of all tests; streaming queries a test leaves behind are stopped."""
+    """The one Spark session of all tests; streaming queries a test leaves behind are stopped, tables that it keeps in memory let go."""
     yield _session
+    _session.catalog.clearCache()
     for query in _session.streams.active:
         query.stop()
     _session.streams.resetTerminated()
@@ -127,3 +134,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _ledgers_are_closed() -> Iterator[None]:
+    """What a test has opened of ledgers is closed behind it: select() takes no descriptor beyond the 1,024th."""
+    before = {*ledgers._readers, *ledgers._writers}
+    yield
+    for folder in {*ledgers._readers, *ledgers._writers} - before:
+        ledgers.LedgerFolder(folder).close()

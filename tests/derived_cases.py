@@ -121,18 +121,20 @@ def expected(spark: SparkSession, data: Path, views: Mapping[str, str]) -> dict[
 
 
 def answers_of(spark: SparkSession, views: Mapping[str, str]) -> dict[str, DataFrame]:
-    """What Spark answers, each view a temporary view for those after it."""
+    """What Spark answers, each view a temporary view for those after it, which do not compute it again."""
     answers = {}
     for name, text in views.items():
-        answers[name] = spark.sql(text)
+        answers[name] = spark.sql(text).cache()
         answers[name].createOrReplaceTempView(name)
     return answers
 
 
-def assert_same_rows(found: DataFrame, wanted: DataFrame) -> None:
-    """As multisets."""
+def assert_same_rows(found: DataFrame, wanted: DataFrame) -> Counter[str]:
+    """As multisets; gives how often each row is there."""
     assert found.schema.simpleString() == wanted.schema.simpleString()
-    assert row_counts(found) == row_counts(wanted)
+    counts = row_counts(found)
+    assert counts == row_counts(wanted)
+    return counts
 
 
 def row_counts(rows: DataFrame) -> Counter[str]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from commands import alone
 from penstock.cli.main import main
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -156,7 +157,9 @@ def _captured() -> Iterator[io.TextIOWrapper]:
 
 def penstock_process(arguments: list[str]) -> str:
     """Run the command in a process of its own; return what it prints."""
-    return _bash(shlex.join([sys.executable, "-m", "penstock.cli.main", *arguments]))
+    done = alone(*arguments)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
 
 
 def _command(command: str, call: Callable[[list[str]], str]) -> str:

@@ -99,11 +99,19 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 }
 
 
+#: of what SQLite makes anew beside a ledger that somebody reads
+SQLITE_ENDINGS = ("-shm", "-wal")
+
+
 def stored_files(output: Path) -> Iterator[str]:
-    """The files of a results folder, relative to it, but for what nothing is computed from: locks, events, checksums of Spark's."""
+    """The files of a results folder, relative to it, but for what nothing is computed from: locks, events, checksums of Spark's.
+
+    What SQLite has beside a ledger that is closed has nothing of it.
+    """
     for path in sorted(output.rglob("*")):
         name = path.name
-        if path.is_file() and not name.startswith(".") and name != "lock" and not name.startswith("events"):
+        is_other = name.startswith((".", "events")) or name == "lock" or name.endswith(SQLITE_ENDINGS)
+        if path.is_file() and not is_other:
             yield str(path.relative_to(output))
 
 

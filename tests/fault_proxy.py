@@ -14,8 +14,14 @@ from urllib.parse import urlsplit
 
 #: what is done to a request: nothing, an answer 503, no connection, an answer that is lost although the request was carried out
 PASS, REFUSED, DROPPED, REPLY_LOST = "pass", "503", "dropped", "reply lost"
+#: answers of a server that would not do what it was asked for, however often it was
+DENIED, REDIRECTED = "denied", "redirected"
 _HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
-_BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+_ANSWERS = {
+    REFUSED: (503, "SlowDown"),
+    DENIED: (403, "AccessDenied"),
+    REDIRECTED: (301, "PermanentRedirect"),
+}
 
 
 class FaultProxy:
@@ -27,6 +33,7 @@ class FaultProxy:
     Attributes:
         fault: given method and path of a request, what is done to it; called from many threads.
         delay: each reply waits so many seconds.
+        is_unconditional: whether conditions of writes are ignored, as simple servers do.
         requests: how many requests came, by method.
         bytes_in, bytes_out: of all requests and all replies.
     """
@@ -34,6 +41,7 @@ class FaultProxy:
     def __init__(self, endpoint: str) -> None:
         self.fault: Callable[[str, str], str] = lambda *_: PASS
         self.delay = 0.0
+        self.is_unconditional = False
         self.requests: Counter[str] = Counter()
         self.bytes_in = self.bytes_out = 0
         self._target = urlsplit(endpoint).netloc
@@ -103,11 +111,17 @@ class FaultProxy:
                     proxy.bytes_in += len(body)
                 fault = proxy.fault(self.command, self.path)
                 time.sleep(proxy.delay)
-                if fault == REFUSED:
-                    self._reply(503, {}, _BUSY)
+                if fault in _ANSWERS:
+                    status, code = _ANSWERS[fault]
+                    self._reply(
+                        status, {}, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+                    )
                     return
                 if fault != DROPPED:
                     status, headers, content = proxy._forwarded(self.command, self.path, self.headers, body)
+                if proxy.is_unconditional and status == 412:
+                    status, content = 200, b""
+                    headers["ETag"] = '"1"'
                 if fault != PASS:
                     self.close_connection = True
                     return

@@ -6,6 +6,9 @@ Tests marked `long` are of the second form alone; others may try more there.
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from pathlib import Path
 
 
 def is_all(value: str) -> bool:
@@ -33,7 +36,23 @@ INTERPRETED = (
     }
 )
 
+#: environment of commands that start Spark and end soon: Java without its second compiler and its parallel collector
+SOON_OVER = {} if ALL else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 def examples(full: int) -> int:
     """The number of random examples to try: so many, a quarter of them in the short form."""
     return full if ALL else max(1, full // 4)
+
+
+#: bytes that tests write, some times what they were seen to, and that two workers take
+_FILES, _WORKERS = 3 << 30, 8 << 30
+
+
+def memory_folder() -> Path | None:
+    """A folder that lies in memory, where a file is written in microseconds; None where memory is not there to spare."""
+    folder = Path("/dev/shm")
+    if not os.access(folder, os.W_OK) or shutil.disk_usage(folder).free < _FILES:
+        return None
+    available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    return folder if available and int(available[1]) * 1024 > _WORKERS + _FILES else None

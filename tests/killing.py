@@ -13,40 +13,69 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
+from functools import cache
+from multiprocessing import forkserver, get_context
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 #: a start takes some 15 s, many times that on a machine that does other things too
 MOST_SECONDS = 900
 #: what the process has loaded that others are forked from
-_LOADED = [
-    "pytest",
-    "penstock.operators.routing.routers",
-    "penstock.spark.lanes.cut_lane",
-    "penstock.spark.log.runs",
-    "penstock.spark.log.segments",
-    "penstock.spark.publication.publish",
-]
+_LOADED = ["pytest", "warmed"]
 
 
-def forked(function: Callable[..., object], *arguments: object, failpoint: str = "") -> int:
-    """Calls a function in a process of its own; the exit code, -9 where it was killed.
+def forked(
+    function: Callable[..., object], *arguments: object, failpoint: str = "", log: Path | None = None
+) -> int:
+    """Calls a function in a process of its own, and ends what it has left behind; the exit code, -9 where it was killed.
 
     Args:
         function: one that the process can import.
         arguments: of the function.
         failpoint: where it is to kill itself, see `penstock.spark.storage.failpoints`.
+        log: what it says is added to it.
     """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(_LOADED)
-    process = context.Process(target=_call, args=(failpoint, function, *arguments))
-    process.start()
-    process.join(MOST_SECONDS)
+    process = forking(function, *arguments, failpoint=failpoint, log=log)
+    try:
+        process.join(MOST_SECONDS)
+    finally:
+        _end_session(process)
     assert process.exitcode is not None, "in time"
     return process.exitcode
 
 
-def _call(failpoint: str, function: Callable[..., object], *arguments: object) -> None:
+def forking(
+    function: Callable[..., object], *arguments: object, failpoint: str = "", log: Path | None = None
+) -> ForkServerProcess:
+    """Begins such a call; the arguments are those of `forked`."""
+    process = loaded_context().Process(target=_call, args=(failpoint, log, function, *arguments))
+    process.start()
+    return process
+
+
+@cache
+def loaded_context() -> ForkServerContext:
+    """What starts processes that have loaded what they need; the one they are forked from looks for that where this one does."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    return context
+
+
+def _call(failpoint: str, log: Path | None, function: Callable[..., object], *arguments: object) -> None:
+    # what it starts ends with it
+    os.setsid()
+    if log is not None:
+        told = log.open("ab")
+        os.dup2(told.fileno(), 1)
+        os.dup2(told.fileno(), 2)
     os.environ["PENSTOCK_FAILPOINT"] = failpoint
     # a process that is killed loses nothing that it has written
     os.fsync = lambda _: None
@@ -86,8 +115,9 @@ def killed(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _end_session(leader: subprocess.Popen[bytes]) -> None:
+def _end_session(leader: subprocess.Popen[bytes] | ForkServerProcess) -> None:
     """Kills the processes of a session, and waits until none of them runs."""
+    assert leader.pid is not None
     deadline = time.monotonic() + MOST_SECONDS
     while running := _running(leader.pid):
         assert time.monotonic() < deadline, running

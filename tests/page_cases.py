@@ -82,12 +82,12 @@ def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = No
             {"kind": "quarantine", "name": f"{number}.parquet", "rows": 1},
         ]
         figures = {"batch": number, "tuples": 10, "matched": 4, "pairs": 5, "quarantined": {"malformed": 1}}
+        figures["view_pairs"] = {"large": 5, SCRIPT: 1, QUOTED: 1, LONG: 1}
         MANIFEST.replace(
             layout.manifests("orders")[number],
             {"first": number, "last": number, "files": files, "batches": [figures]},
         )
-    pairs = {"large": 10, SCRIPT: 2, QUOTED: 2, LONG: 2}
-    replace_json(layout.status, {"version": 1, "pairs_by_view": {"orders": pairs}, "state": "running"})
+    replace_json(layout.status, {"version": 1, "state": "running"})
     layout.events.write_bytes(
         event(0, "run_started")
         + batch(0, quarantined={"malformed": 1})

@@ -21,6 +21,7 @@ BATCH = {
     "tuples": 10,
     "matched": 4,
     "pairs": 5,
+    "view_pairs": {"large": 5},
     "newest_event_time_us": 60_000_000,
 }
 NEXT = {
@@ -29,6 +30,7 @@ NEXT = {
     "tuples": 5,
     "matched": 1,
     "pairs": 1,
+    "view_pairs": {"large": 1},
     "quarantined": {"malformed": 2},
 }
 

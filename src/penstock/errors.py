@@ -6,7 +6,13 @@ what is allowed; where the place is in SQL text, `SqlError` underlines it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
 from penstock.redaction import secrets_masked, users_masked, without_secrets
+
+#: mistakes that the message on several lists
+_LISTED = 20
 
 
 class PenstockError(Exception):
@@ -77,6 +83,34 @@ class SqlError(InputError):
         width = max(1, min(end, line_start + len(line)) - start)
         margin = f"line {number}: "
         return f"{self.message}\n  {margin}{line}\n  {' ' * (len(margin) + column)}{'^' * width}"
+
+
+class MistakesError(SqlError):
+    """A script has several mistakes.
+
+    Args:
+        mistakes: in the order in which the message lists them; the message counts those behind the twentieth.
+        is_whole: whether the script has no others.
+    """
+
+    def __init__(self, mistakes: Sequence[InputError], is_whole: bool = True) -> None:
+        self.mistakes = tuple(mistakes)
+        self.is_whole = is_whole
+        many = f"{'' if is_whole else 'at least '}{len(self.mistakes)}"
+        parts = [f"The script has {many} mistakes.", *map(str, self.mistakes[:_LISTED])]
+        if (more := len(self.mistakes) - _LISTED) > 0:
+            parts.append(f"and {'' if is_whole else 'at least '}{more} more")
+        super().__init__("\n\n".join(parts))
+
+    def __reduce__(self) -> tuple[type[MistakesError], tuple[tuple[InputError, ...], bool]]:  # type: ignore[override]
+        return type(self), (self.mistakes, self.is_whole)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return how a message of an unknown name goes on: '; did you mean weight?' where a known one is near, otherwise '.'."""
+    spelled = {each.upper(): each for each in known}
+    near = get_close_matches(name.upper(), spelled, 1, cutoff=0.7)
+    return f"; did you mean {spelled[near[0]]}?" if near else "."
 
 
 def masked(told: str, error: BaseException | None) -> str:
@@ -172,7 +206,7 @@ class FencedError(CheckpointError):
         self.ledger = ledger
         self.successor = successor
         super().__init__(
-            f"{ledger} is in use by {successor}, which took over from this process. Nothing more is published here. Stop one "
+            f"{ledger} is in use by {successor}, which took over from this run. Nothing more is published here. Stop one "
             "of the two, or name another output folder and checkpoint"
         )
 

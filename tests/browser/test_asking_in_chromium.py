@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import IS_INSTALLED, PATIENCE, browser, complaints, look, requests, sticks_out, visit
+from browsing import IS_INSTALLED, PATIENCE, browser, complaints, heading, look, requests, sticks_out, visit
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -87,7 +87,11 @@ TRIED = Backtest(
     (Passed("id > 1", 800), Passed(f"note = '{MARKUP}'", 300)),
 )
 STAND_IN = """#!{python}
-import sys
+import os, sys
+if "sleeps" in " ".join(sys.argv):
+    os.mkdir({report!r})
+    sys.stdin.read()
+    os.mkdir({report!r} + "-ended")
 if "refused" in " ".join(sys.argv):
     sys.stderr.write("penstock: Column x does not exist.\\n  SELECT x\\n         ^\\n")
     sys.exit(2)
@@ -97,12 +101,19 @@ print({{"why": {why!r}, "try": {tried!r}}}[command])
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tests; the stand-in says there whether it is asked and ends."""
+    return tmp_path_factory.mktemp("asking")
+
+
+@pytest.fixture(scope="module")
+def site(root: Path) -> Iterator[str]:
     """The address of the page, without a slash at its end."""
-    root = tmp_path_factory.mktemp("asking")
     stand_in = root / "stand-in"
     why, tried = json.dumps(WHY.to_dict()), json.dumps(TRIED.to_dict())
-    stand_in.write_text(STAND_IN.format(python=sys.executable, why=why, tried=tried))
+    stand_in.write_text(
+        STAND_IN.format(python=sys.executable, why=why, tried=tried, report=str(root / "asked"))
+    )
     stand_in.chmod(0o755)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(asking.sys, "executable", str(stand_in))
@@ -117,11 +128,15 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 def _part(driver: Chrome, name: str) -> WebElement:
-    return next(
-        each
-        for each in driver.find_elements(By.CSS_SELECTOR, "main section")
-        if each.get_attribute("aria-label") == name
+    """A part of the page, which appears after the heading."""
+    found: list[WebElement] = WebDriverWait(driver, PATIENCE).until(
+        lambda driver: [
+            each
+            for each in driver.find_elements(By.CSS_SELECTOR, "main section")
+            if each.get_attribute("aria-label") == name
+        ]
     )
+    return found[0]
 
 
 def _answered(driver: Chrome, name: str, button: str) -> str:
@@ -200,3 +215,25 @@ def test_the_same_question_as_a_command_can_be_copied(driver: Chrome, site: str)
         assert words[:4] == ["penstock", "why", "/rules/it's.sql", "--row"]
         assert set(json.loads(words[4])) == {"id", "note"}
         assert words[-1] == view
+
+
+def test_a_question_ends_when_the_reader_opens_another_page(driver: Chrome, site: str, root: Path) -> None:
+    def wait_for(path: Path) -> None:
+        WebDriverWait(driver, PATIENCE).until(lambda _: path.exists())
+
+    look(driver, width=1280, theme="light")
+    complaints(driver)
+    visit(driver, f"{site}/queries/large")
+    part = _part(driver, "Try a draft")
+    field = part.find_element(By.TAG_NAME, "textarea")
+    field.clear()
+    field.send_keys("SELECT sleeps")
+    part.find_element(By.XPATH, ".//button[text()='Try']").click()
+    wait_for(root / "asked")
+    driver.find_element(By.CSS_SELECTOR, "nav a[href='/queries']").click()
+    wait_for(root / "asked-ended")
+    assert heading(driver) == "Queries"
+    driver.back()
+    WebDriverWait(driver, PATIENCE).until(lambda driver: driver.find_elements(By.TAG_NAME, "textarea"))
+    assert "The tuple does not match." in _answered(driver, "Why does a tuple not match?", "Ask")
+    assert complaints(driver) == []

@@ -13,10 +13,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+import victim
 
 from engine_cases import put_rides
 from forms import INTERPRETED
-from killing import ended, started
+from killing import forked
 from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.results.read_plain import plain_rows
@@ -70,10 +71,8 @@ def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
             f"{key}={value}"
             for key, value in {"spark.python.daemon.module": "pyspark.daemon", **INTERPRETED}.items()
         ]
-        victim = started(
-            "victim.py", script, output, *conf, *([] if place else ["--ended"]), log=log, failpoint=place
-        )
-        code = ended(victim)
+        ended = [] if place else ["--ended"]
+        code = forked(victim.main, str(script), str(output), *conf, *ended, log=log, failpoint=place)
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
     _check(Layout.of(output, None), pa.concat_tables(tables))
 

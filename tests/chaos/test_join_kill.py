@@ -26,7 +26,6 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import COMPACTION_NAMES, CUT_NAMES, NAMES, ROW_NAMES
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
@@ -82,7 +81,7 @@ def test_windows_over_a_join_killed(tmp_path: Path) -> None:
     rows = [(row["g"], row["w"]["start"], row["c"], row["last"]) for row in found.rows.to_pylist()]
     wanted = _answers(inputs, "pairs", BUCKETS).to_pylist()
     assert Counter(rows) == Counter((row["g"], row["begun"], row["c"], row["last"]) for row in wanted)
-    assert not numbered(layout.cuts(results_of(f"{LANE}.pairs")))
+    assert not layout.cuts(results_of(f"{LANE}.pairs")).numbers()
 
 
 @pytest.mark.kafka
@@ -152,7 +151,7 @@ def _check(inputs: Inputs, view: str, layout: Layout, number: int = 0) -> None:
     assert told is not None
     assert told.rows.num_rows > 0
     assert _rows(told.rows) == _rows(_answers(inputs, view, f"FROM {view}"))
-    assert not numbered(layout.cuts(join_lane(number)))
+    assert not layout.cuts(join_lane(number)).numbers()
 
 
 def _answers(inputs: Inputs, view: str, query: str) -> pa.Table:

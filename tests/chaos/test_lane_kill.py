@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+import lane_victim
 import numpy as np
 import pytest
 
 from forms import ALL
-from killing import ended, killed, started
+from killing import ended, forked, forking, started
 from lane_cases import Feed, published, wanted
 from lane_runs import NAME as RUN_LANE
 from lane_runs import Tables
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.failpoints import CUT_NAMES
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.chaos
@@ -37,31 +37,34 @@ class Victim:
         self.feeds = [Feed(self.layout, name, np.random.default_rng(seed)) for seed, name in enumerate("ab")]
         self._told = folder / "victim.log"
 
-    def start(self, failpoint: str = "", seconds: float = 0.0) -> subprocess.Popen[bytes]:
-        arguments = self.layout.output, self.layout.checkpoint, seconds, *"ab"
-        return started("lane_victim.py", *arguments, log=self._told, failpoint=failpoint)
+    def run(self, failpoint: str = "") -> int:
+        return forked(lane_victim.main, self.layout, 0.0, *"ab", failpoint=failpoint, log=self._told)
+
+    def start(self, seconds: float) -> ForkServerProcess:
+        return forking(lane_victim.main, self.layout, seconds, *"ab", log=self._told)
 
     def more(self) -> None:
         self.feeds[0].put(3)
         self.feeds[1].put(5)
 
     def kill_at(self, place: str, cut: int) -> None:
-        code = ended(self.start(f"{place}:{cut}"))
+        code = self.run(f"{place}:{cut}")
         assert code == -signal.SIGKILL, f"{place}:{cut} was never reached; {self._told.read_text()[-3000:]}"
 
     def kill_randomly(self, rng: random.Random) -> bool:
         """Kills the process at a random moment after its first cut; False where it had ended before."""
         before = len(self.cuts())
         process = self.start(seconds=0.1)
-        while process.poll() is None and len(self.cuts()) == before:
+        while process.is_alive() and len(self.cuts()) == before:
             time.sleep(0.01)
         time.sleep(rng.uniform(0.0, 0.2))
-        code = killed(process)
-        assert code in (0, -signal.SIGKILL), self._told.read_text()[-3000:]
-        return code != 0
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), self._told.read_text()[-3000:]
+        return process.exitcode != 0
 
     def run_to_end(self) -> None:
-        assert ended(self.start()) == 0, self._told.read_text()[-3000:]
+        assert self.run() == 0, self._told.read_text()[-3000:]
 
     def cuts(self) -> list[int]:
         return [each["batch"] for each in read_published(self.layout, NAME).batches]
@@ -76,7 +79,7 @@ class Victim:
         assert {int(cut) for cut in copies} == set(cuts)
         assert all(copies[cut] == total for cut, total in lines), "a repeated cut is the same"
         assert sum(map(int, copies.values())) == sum(wanted(*self.feeds).values())
-        assert not numbered(self.layout.cuts(NAME))
+        assert not self.layout.cuts(NAME).numbers()
         for feed in self.feeds:
             assert LogReader(self.layout.log(feed.stream)).marks() == {NAME: feed.entries - 1}
 

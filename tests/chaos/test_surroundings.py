@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 DAEMON = "spark.python.daemon.module=pyspark.daemon"
 #: what is taken away, relative to the folder of the test; a place in the output is there after a first run
-TAKEN = ("in", "in/00002.parquet", "out/_penstock/ledger.sqlite", "out/matches")
+TAKEN = ("in", "in/00002.parquet", "out/_penstock/ledger.db", "out/matches")
 
 
 def test_a_clock_that_jumps_changes_no_answer(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ STATEMENTS = [
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(distance) AS s, 1 + count(*) AS n {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(max(distance)) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ scroe(distance) {HOURLY}",
+    "CREATE VIEW v AS SELECT * FROM flight;\nCREATE VIEW w AS SELECT * FROM v;\nCREATE VIEW x SELECT * FROM flights",
 ]
 
 

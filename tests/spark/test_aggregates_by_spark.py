@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from commands import called
 from engine_cases import script, write_orders
 from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.operators.deadlines.time_limit import TimeIsOver, within
@@ -195,27 +194,29 @@ def test_a_view_with_an_aggregate_is_refused_with_its_hint(
         engine.view("v", query)
 
 
-def test_aggregates_of_a_module_are_registered_by_the_command_line(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_aggregates_of_a_module_are_registered_by_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write_orders(tmp_path / "in", 1, 10)
     (tmp_path / "mine.py").write_text("class Mean:\n    pass\nAGGREGATES = {'mean_of': (Mean, 'DOUBLE')}\n")
     (tmp_path / "s.sql").write_text(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 3"}))
 
-    def checked() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "penstock.cli.main", "check", "s.sql", "--functions", "mine.py"]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    def checked() -> tuple[int, str, str]:
+        code = called("check", "s.sql", "--functions", "mine.py")
+        return code, *capsys.readouterr()
 
-    refused = checked()
-    assert refused.returncode == 2
-    assert refused.stderr.startswith(
-        "penstock: aggregate mean_of: class Mean has no add and no remove and no result; "
-    )
+    code, _, told = checked()
+    assert code == 2
+    assert told.startswith("penstock: aggregate mean_of: class Mean has no add and no remove and no result; ")
     (tmp_path / "mine.py").write_text("AGGREGATES = {'size_of': (len, 'BIGINT')}\n")
-    assert checked().returncode == 0
+    assert checked()[0] == 0
     view = (
         "SELECT /*+ DEADLINE('3 seconds') */ size_of(name) AS n FROM orders GROUP BY window(seen, '1 minute')"
     )
     (tmp_path / "s.sql").write_text(script(tmp_path / "in", {"v": view}))
-    found = checked()
-    assert found.returncode == 0, found.stderr
-    assert "stream orders: 1 view\n" in found.stdout
-    assert "warning" not in found.stdout
+    code, out, told = checked()
+    assert code == 0, told
+    assert "stream orders: 1 view\n" in out
+    assert "warning" not in out

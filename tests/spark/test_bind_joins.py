@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from join_texts import QUERIES, RELATIONS, SCHEMAS, SHIFTED, VIEWS, random_query, random_tables
 from naive_join import answer
@@ -21,10 +21,16 @@ from penstock.sql.script.views import flatten
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(scope="module")
+def frames(_session: SparkSession) -> dict[str, DataFrame]:
+    tables = random_tables(seed=7, rows=40)
+    return {name: _session.createDataFrame(table) for name, table in tables.items()}
+
+
 @pytest.fixture(autouse=True)
-def _tables(spark: SparkSession) -> None:
-    for name, table in random_tables(seed=7, rows=40).items():
-        spark.createDataFrame(table).createOrReplaceTempView(name)
+def _tables(spark: SparkSession, frames: dict[str, DataFrame]) -> None:
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
     for name, text in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
 

@@ -19,9 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from commands import alone, called
 from engine_cases import orders, put_file, write_orders
 from engine_cases import script as orders_script
-from penstock.cli.main import main
+from forms import SOON_OVER
 from penstock.cli.watch import Watcher
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
@@ -44,24 +45,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _call(*arguments: object) -> int:
-    """The exit code of the command, run in this process on the session that is there."""
-    before = sys.argv
-    sys.argv = ["penstock", *map(str, arguments)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return 0
-
-
 def _process(*arguments: str, seconds: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own."""
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=seconds
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **SOON_OVER, **environment},
+        timeout=seconds,
     )
 
 
@@ -107,7 +99,7 @@ def test_mistakes_told_before_spark_starts(folder: Path, mistake: str) -> None:
     statement, options, told = WITHOUT_SPARK[mistake]
     if statement is not None:
         (folder / "script.sql").write_text(f"{TABLE};\n{statement}")
-    ended = _process("run", "script.sql", "--output", "out", "--available-now", *options)
+    ended = alone("run", "script.sql", "--output", "out", "--available-now", *options)
     _assert_refused(ended.returncode, ended.stderr, told, folder)
     assert ended.stdout == ""
 
@@ -118,12 +110,12 @@ def test_a_java_too_old_is_refused(folder: Path) -> None:
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    ended = _process("run", "script.sql", "--output", "out", JAVA_HOME=str(folder / "java11"))
+    ended = alone("run", "script.sql", "--output", "out", JAVA_HOME=str(folder / "java11"))
     _assert_refused(ended.returncode, ended.stderr, "is Java 11. Penstock needs Java 17 or newer", folder)
 
 
 def test_help_names_every_command() -> None:
-    ended = _process("--help")
+    ended = alone("--help")
     assert ended.returncode == 0
     assert all(command in ended.stdout for command in ("run", "check", "explain", "results", "demo"))
 
@@ -202,7 +194,7 @@ WITH_SPARK = {
 def test_mistakes_only_spark_can_tell(folder: Path, capsys: pytest.CaptureFixture[str], mistake: str) -> None:
     text, told = WITH_SPARK[mistake]
     (folder / "script.sql").write_text(text)
-    code = _call("run", "script.sql", "--output", "out", "--available-now")
+    code = called("run", "script.sql", "--output", "out", "--available-now")
     _assert_refused(code, capsys.readouterr().err, told, folder)
 
 
@@ -214,15 +206,15 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
         f"{TABLE};\nCREATE VIEW large AS SELECT id, city, day FROM orders WHERE amount > 900;\n"
         "CREATE VIEW named AS SELECT id, array(city, 'x') AS pair FROM orders WHERE octet_length(city) > 3;\n"
     )
-    assert _call("check", "script.sql") == 0
+    assert called("check", "script.sql") == 0
     assert capsys.readouterr().out == "stream orders: 2 views\nscript.sql: no mistakes found\n"
-    assert _call("explain", "script.sql") == 0
+    assert called("explain", "script.sql") == 0
     told = capsys.readouterr().out
     assert "slower path: Spark decodes csv before the rules run" in told
     assert "= octet_length(city)" in told
     assert not (folder / "out").exists()
 
-    assert _call("run", "script.sql", "--output", "out", "--available-now") == 0
+    assert called("run", "script.sql", "--output", "out", "--available-now") == 0
     shown = capsys.readouterr().out
     assert "orders: 3 tuples" in shown
     assert "1 record set aside" in shown
@@ -235,7 +227,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
     (told_aside,) = [event for event in events if event["kind"] == "records_quarantined"]
     assert told_aside["counts"] == {"malformed csv record: amount is no DOUBLE": 1}
 
-    assert _call("status", "out", "-v") == 0
+    assert called("status", "out", "-v") == 0
     told = capsys.readouterr().out
     assert "out: ended" in told
     assert "stream orders: ended | 3 tuples in 1 batch" in told
@@ -243,27 +235,27 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
         line.split()[0] for line in told.splitlines() if " selection  ended " in line
     }
     assert "in/orders.csv:5: 4,Oslo,much,2026-01-04" in told
-    assert _call("quarantine", "out", "orders", "--format", "json") == 0
+    assert called("quarantine", "out", "orders", "--format", "json") == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["record"] == "4,Oslo,much,2026-01-04"
-    assert _call("quarantine", "out", "orders", "--format", "csv") == 0
+    assert called("quarantine", "out", "orders", "--format", "csv") == 0
     assert (
         next(csv.DictReader(io.StringIO(capsys.readouterr().out)))["reason"]
         == "malformed csv record: amount is no DOUBLE"
     )
 
-    assert _call("results", "out", "large") == 0
+    assert called("results", "out", "large") == 0
     table = capsys.readouterr().out
     assert "large: 2 rows" in table
     assert "[/red]" in table
-    assert _call("results", "out", "named", "--format", "csv") == 0
+    assert called("results", "out", "named", "--format", "csv") == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert sorted(rows) == [["1", '["Bern","x"]'], ["2", '["[/red]","x"]'], ["id", "pair"]]
-    assert _call("results", "out", "large", "--format", "json", "--limit", "0") == 0
+    assert called("results", "out", "large", "--format", "json", "--limit", "0") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["id"], line["city"]) for line in lines] == [(2, "[/red]"), (3, None)]
     assert ".000000" in lines[0]["day"]
-    assert _call("results", "out", "large", "--format", "json", "--limit", "1") == 0
+    assert called("results", "out", "large", "--format", "json", "--limit", "1") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 
     for arguments, message in (
@@ -271,7 +263,7 @@ def test_a_script_is_checked_explained_run_and_its_results_printed(
         (("in", "large"), "in is not a results folder of Penstock"),
         (("nowhere", "large"), "Results folder nowhere does not exist"),
     ):
-        assert _call("results", *arguments) == 2
+        assert called("results", *arguments) == 2
         assert message in capsys.readouterr().err
 
 
@@ -281,7 +273,7 @@ def test_columns_in_another_order_than_the_header_are_told(
 ) -> None:
     swapped = TABLE.replace("city STRING, amount DOUBLE", "amount DOUBLE, city STRING")
     (folder / "script.sql").write_text(f"{swapped};\nCREATE VIEW v AS SELECT * FROM orders WHERE amount > 5")
-    assert _call("check", "script.sql") == 0
+    assert called("check", "script.sql") == 0
     told = capsys.readouterr().out
     assert told.startswith("warning: orders: the declared columns and the header of ")
     assert "so amount gets the values of city" in told
@@ -338,7 +330,7 @@ def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     ended.release()
     ended.release()
     (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
-    second = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
+    second = alone("run", "script.sql", "--output", "out", "--available-now")
     assert second.returncode == 2
     assert f"is in use by process {os.getpid()}. Stop that process" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
@@ -369,14 +361,14 @@ def test_a_run_follows_its_script(folder: Path, capsys: pytest.CaptureFixture[st
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=rewrite, daemon=True).start()
-    assert _call("run", "script.sql", "--output", "out", "--watch") == 0
+    assert called("run", "script.sql", "--output", "out", "--watch") == 0
     assert "script.sql: applied: 1 view added (comes), 1 view dropped (goes)" in capsys.readouterr().out
 
     batches = read_published(Layout(folder / "out", folder / "out"), "orders").batches
     assert [(figures["plan"], figures["tuples"]) for figures in batches] == [(0, 600), (1, 600)]
     answers = {}
     for view in ("stays", "goes", "comes"):
-        assert _call("results", "out", view, "--format", "csv", "--limit", "0") == 0
+        assert called("results", "out", view, "--format", "csv", "--limit", "0") == 0
         answers[view] = sorted(int(line) for line in capsys.readouterr().out.splitlines()[1:])
     assert answers == {
         "stays": list(range(1_200)),
@@ -402,7 +394,7 @@ def test_a_run_stops_when_told_and_goes_on_where_it_stopped(
 
     for batches in (1, 2):
         threading.Thread(target=stop_after, args=(batches,), daemon=True).start()
-        assert _call("run", "script.sql", "--output", "out") == 0
+        assert called("run", "script.sql", "--output", "out") == 0
         printed = capsys.readouterr()
         assert (
             "Stopping. Run the same command again to continue.\nResults: out; state: penstock status out\n"
@@ -410,7 +402,7 @@ def test_a_run_stops_when_told_and_goes_on_where_it_stopped(
         )
         assert "Traceback" not in printed.err
         (folder / "in" / "more.csv").write_text("id,city,amount,day\n7,Bern,3000,2026-01-05\n")
-    assert _call("results", "out", "large", "--format", "csv") == 0
+    assert called("results", "out", "large", "--format", "csv") == 0
     assert sorted(capsys.readouterr().out.splitlines()) == ['"id"', "2", "3", "7"]
 
 
@@ -457,4 +449,8 @@ def test_a_mistake_in_a_followed_script_changes_nothing_and_is_told_once(
     assert told == f"{path}: applied: 1 view dropped (small)\n"
     assert engine.declared == {"orders": ["large"]}
     told = look(3, f"{good}\nCREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');")
-    assert "applied: no view changed\nwarning: more: option nonsense is unknown" in told
+    assert "applied: 1 table added (more)\nwarning: more: option nonsense is unknown" in told
+    more = "CREATE TABLE more (id INT) USING csv OPTIONS (path 'in', nonsense 'x');"
+    copied = f"{good}\n{more}\nCREATE TABLE shown USING console;"
+    told = look(3, f"{copied}\nINSERT INTO shown SELECT id FROM orders WHERE amount > 950;")
+    assert told == f"{path}: applied: 1 table added (shown), 1 sink added (shown)\n"

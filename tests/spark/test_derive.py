@@ -102,17 +102,25 @@ def code_generation(spark: SparkSession, request: pytest.FixtureRequest) -> Iter
         spark.conf.set(name, value)
 
 
+@pytest.fixture(scope="module")
+def alone(_session: SparkSession) -> list[dict[str, Any]]:
+    """The values of all expressions; of one row Spark's optimizer computes them, however code is generated."""
+    host = SparkExpressionHost(_session, _session.createDataFrame(ROWS, SCHEMA).schema)
+    return one_by_one(_session, declare(host, RAISING + SAFE))
+
+
 @pytest.mark.usefixtures("code_generation")
-def test_each_row_gets_what_spark_computes_for_it_alone(spark: SparkSession) -> None:
+def test_each_row_gets_what_spark_computes_for_it_alone(
+    spark: SparkSession, alone: list[dict[str, Any]]
+) -> None:
     df = spark.createDataFrame(ROWS, SCHEMA).repartition(1).sortWithinPartitions("a")
     derived = declare(SparkExpressionHost(spark, df.schema), RAISING + SAFE)
     assert [each.error_column is not None for each in derived] == [True] * len(RAISING) + [False] * len(SAFE)
     table = computed(df, derived)
     assert table.select(df.columns).to_pylist() == df.toArrow().to_pylist()
     names = [name for each in derived for name in (each.name, each.error_column) if name]
-    expected = one_by_one(spark, derived)
-    assert table.select(names).to_pylist() == expected
-    assert derive(df, derived).toArrow().select(names).to_pylist() == expected
+    assert table.select(names).to_pylist() == alone
+    assert derive(df, derived).toArrow().select(names).to_pylist() == alone
 
 
 def test_two_thousand_booleans_take_words_not_columns(spark: SparkSession) -> None:

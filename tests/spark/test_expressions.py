@@ -53,8 +53,8 @@ def test_only_values_of_binary_order_are_plain(host: SparkExpressionHost) -> Non
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("b + zz", UnknownNameError, "Column `zz` does not exist. Existing columns: a, b, big"),
-        ("nofn(a)", UnknownNameError, "Function `nofn` does not exist."),
+        ("b + zz", UnknownNameError, "Column zz does not exist. Existing columns: a, b, big"),
+        ("nofn(a)", UnknownNameError, "Function nofn does not exist."),
         ("a > array(1)", TypeMismatchError, "incompatible types"),
         ("a +", SqlError, "Syntax error"),
         ("length(a, b)", SqlError, "requires 1 parameters"),

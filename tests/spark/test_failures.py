@@ -19,6 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import expected, folder_bag, rows, script, write_orders
+from forms import SOON_OVER
 from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.storage.checkpoint_lock import lock_holder
@@ -282,7 +283,7 @@ def _command(folder: Path, *more: str, **environment: str) -> subprocess.Popen[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, **SOON_OVER, **environment},
         start_new_session=True,
     )
 

@@ -98,3 +98,11 @@ def test_explain_names_the_place_and_the_reason(
         "CREATE VIEW v AS SELECT * FROM t WHERE id > 0;"
     )
     assert place in engine.explain()
+
+
+def test_the_frame_of_files_that_workers_read_tests_no_column(spark: SparkSession, tmp_path: Path) -> None:
+    engine = Engine(spark).execute(f"CREATE TABLE t ({COLUMNS}) USING json OPTIONS (path '{tmp_path}');")
+    frame = engine._declared.streams["t"].source.frame(spark)
+    plan = frame._jdf.queryExecution().logical().toString()
+    assert "contains" not in plan
+    assert "to_json" not in plan

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from commands import called
+from forms import SOON_OVER
 from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
 from penstock.testing.kafka import KafkaBroker
@@ -35,7 +37,7 @@ def _called(
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **environment},
+        env={**os.environ, **SOON_OVER, **environment},
     )
 
 
@@ -106,22 +108,28 @@ def test_a_missing_topic_of_a_sink_is_told_before_anything_starts(
     assert Engine(spark).execute(script).declared == {"orders": ["large"]}
 
 
-def test_a_script_on_kafka_needs_no_options(kafka: KafkaBroker, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_script_on_kafka_needs_no_options(
+    kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run has a session of its own; `check` asks for the connector wherever it runs."""
+    monkeypatch.chdir(tmp_path)
     kafka.create_topic("mile-run")
     kafka.produce("mile-run", [f'{{"id": {number}}}' for number in range(10)])
     (tmp_path / "s.sql").write_text(
         f"{_source(kafka, 'mile-run')} CREATE VIEW v AS SELECT id FROM orders WHERE id > 6;"
     )
-    checked = _called("penstock.cli.main", "check", "s.sql", folder=tmp_path)
-    assert checked.returncode == 0, checked.stderr
-    assert checked.stderr.startswith(f"Kafka connector: {CACHE / 'kafka-connector'} (")
-    assert checked.stdout == "stream orders: 1 view\ns.sql: no mistakes found\n"
+    code, checked = called("check", "s.sql"), capsys.readouterr()
+    assert code == 0, checked.err
+    assert checked.err.startswith(f"Kafka connector: {CACHE / 'kafka-connector'} (")
+    assert checked.out == "stream orders: 1 view\ns.sql: no mistakes found\n"
     ended = _called(
         "penstock.cli.main", "run", "s.sql", "--output", "out", "--available-now", folder=tmp_path
     )
     assert ended.returncode == 0, ended.stderr
-    found = _called("penstock.cli.main", "results", "out", "v", "--format", "json", folder=tmp_path)
-    assert [line.count('"id"') for line in found.stdout.splitlines()] == [1, 1, 1], found.stderr
+    assert ended.stderr.startswith(f"Kafka connector: {CACHE / 'kafka-connector'} (")
+    assert called("results", "out", "v", "--format", "json") == 0
+    assert [line.count('"id"') for line in capsys.readouterr().out.splitlines()] == [1, 1, 1]
 
 
 def test_build_session_fetches_the_connector_or_says_what_to_do(tmp_path: Path) -> None:

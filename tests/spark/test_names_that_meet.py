@@ -94,13 +94,14 @@ def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path
     for view, text in {**SELECTIONS, **WINDOWS, "over": OVER, "left_joined": LEFT}.items():
         found, expected = run.results(view), spark.sql(text)
         assert found.columns == expected.columns
-        assert rows(found) == rows(expected), view
-        assert rows(found)
+        wanted = rows(expected)
+        assert wanted
+        assert rows(found) == wanted, view
         read = plain_rows(layout, view, 0)
-        assert read is None or read.count == expected.count(), view
+        assert read is None or read.count == wanted.total(), view
         assert read is None or read.rows.column_names == expected.columns, view
         batches = plain_batches(layout, view)
-        assert batches is None or sum(each.num_rows for each in batches[1]) == expected.count(), view
+        assert batches is None or sum(each.num_rows for each in batches[1]) == wanted.total(), view
     own = [name.split(" ")[0] for name in COLUMNS.split(", ")]
     assert run.matches("changes").columns == [*own, "_queries"]
     assert run.matches("changes").where("array_contains(_queries, 'deleted')").count() == 20

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.monitor.folder import folder_status
+from penstock.monitor.published import published_files
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
@@ -81,8 +82,8 @@ def test_the_pages_sql_reads_batches_and_published_files(
 
     connection = duckdb.connect()
     assert len(connection.sql(BATCHES).fetchall()) == 2
-    assert {Path(name) for _, name, _ in connection.sql(QUERIES["published"]).fetchall()} == {
-        Path(path.name) for path in (tmp_path / "out" / "matches" / "orders").glob("*.parquet")
+    assert {file.path.name for file in published_files(tmp_path / "out", "large")} == {
+        path.name for path in (tmp_path / "out" / "matches" / "orders").glob("*.parquet")
     }
 
     lines = "\n".join(status_lines(folder_status(tmp_path / "out"), verbose=True))

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from forms import SOON_OVER
 from page_cases import Page
 
 pytestmark = pytest.mark.spark
@@ -66,7 +67,11 @@ def test_the_page_of_a_run_follows_it(tmp_path: Path) -> None:
         "local[1]",
     ]
     run = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **SOON_OVER, "COLUMNS": "200"},
     )
     try:
         assert run.stdout is not None

@@ -103,7 +103,7 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         f"CREATE TABLE orders USING parquet OPTIONS (path '{at / 'in'}', event_time 'day', max_files_per_trigger '1');\n"
         f"CREATE VIEW whole AS SELECT {', '.join(f'`{name}`' for name in KINDS if name != 'days')} FROM orders WHERE id >= 0;\n"
         "CREATE VIEW odd AS SELECT * FROM orders WHERE id >= 98;\n"
-        "CREATE VIEW chosen AS SELECT ID AS number, `a name`, pair FROM orders WHERE id < 5;\n"
+        "CREATE VIEW chosen AS SELECT ID AS number, `a name`, pair, o.PAIR.at, `pair`.`x` AS left FROM orders o WHERE id < 5;\n"
         "CREATE VIEW computed AS SELECT id + 1 AS next FROM orders WHERE id < 5;\n"
         "CREATE VIEW notes AS SELECT id, note FROM orders WHERE id IN (0, 1, 99);\n"
         "CREATE VIEW nothing AS SELECT id FROM orders WHERE id > 1000;\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -44,6 +45,8 @@ class Story:
         for each in ids:
             line = f"{each},2026-01-01T{self.files:02}:00:00\n"
             (self.folder / "in" / f".{self.files}").write_text(line)
+            # Spark takes files by their times, which may be the same where they are made at once
+            os.utime(self.folder / "in" / f".{self.files}", (1_700_000_000 + self.files,) * 2)
             (self.folder / "in" / f".{self.files}").rename(self.folder / "in" / f"{self.files}.csv")
             self.files += 1
 

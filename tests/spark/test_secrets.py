@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.cli.main import main
+from commands import called
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.testing.kafka import KafkaBroker
@@ -21,17 +20,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 MARKER = "SECRET_PW_777"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARKER}";'
 SECRET = f"kafka.sasl.jaas.config '{JAAS}', kafka.ssl.key.password '{MARKER}'"
-
-
-def _call(*arguments: str) -> int:
-    before, sys.argv = sys.argv, ["penstock", *arguments]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 def _script(address: str, topic: str, more: str = "") -> str:
@@ -59,7 +47,7 @@ def test_a_refused_table_is_shown_without_its_password(
 ) -> None:
     (tmp_path / "q.sql").write_text(_script("127.0.0.1:1", "t", more))
     for command in (("check",), ("explain",), ("run", "--output", str(tmp_path / "out"))):
-        assert _call(command[0], str(tmp_path / "q.sql"), *command[1:]) == 2
+        assert called(command[0], str(tmp_path / "q.sql"), *command[1:]) == 2
         shown = capsys.readouterr()
         assert MARKER not in shown.out + shown.err
         assert told in shown.err
@@ -97,7 +85,7 @@ def test_a_run_writes_its_password_nowhere(
             ("status", str(out)),
             ("results", str(out), "v"),
         ):
-            assert _call(*arguments) == 0
+            assert called(*arguments) == 0
     shown = capsys.readouterr()
     assert MARKER not in shown.out + shown.err + caplog.text
     files = [file for file in tmp_path.rglob("*") if file.is_file() and file != script]

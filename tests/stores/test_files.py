@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,25 @@ def test_a_store_can_be_sent_to_tasks(files: Files) -> None:
     sent = pickle.loads(pickle.dumps(files))
     assert sent.get("a") == b"content"
     assert sent.address("a") == files.address("a")
+
+
+def test_threads_that_replace_a_file_show_whole_contents_alone(files: Files) -> None:
+    contents = {letter * 50_000 for letter in (b"a", b"b", b"c")}
+    files.put("shared", b"a" * 50_000)
+    seen: list[bytes] = []
+
+    def replace(content: bytes) -> None:
+        for _ in range(5):
+            files.put("shared", content)
+            seen.append(files.get("shared"))
+            with files.open("shared") as path:
+                seen.append(path.read_bytes())
+
+    threads = [threading.Thread(target=replace, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 30
+    assert set(seen) <= contents
+    assert [file.name for file in files.list()] == ["shared"]

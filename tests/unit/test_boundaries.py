@@ -87,7 +87,15 @@ def importing(module: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("module", "package"),
-    [("pyspark", "spark"), ("py4j", "spark"), ("sqlglot", "sql"), ("starlette", "page"), ("uvicorn", "page")],
+    [
+        ("pyspark", "spark"),
+        ("py4j", "spark"),
+        ("sqlglot", "sql"),
+        ("starlette", "page"),
+        ("uvicorn", "page"),
+        ("obstore", "stores"),
+        ("slatedb", "stores"),
+    ],
 )
 def test_a_library_is_imported_in_one_package_only(module: str, package: str) -> None:
     assert importers(module) <= {package}
@@ -121,7 +129,15 @@ def test_rooms_import_downwards_only(package: str) -> None:
     assert against == []
 
 
-@pytest.mark.parametrize("package", ["plan", "optimizer", "kernels", "operators", "control", "simulate"])
+def test_the_stores_know_nothing_of_what_is_stored() -> None:
+    found = {module for file in (PACKAGE / "stores").rglob("*.py") for module in _imported(file)}
+    ours = {module.split(".")[1] for module in found if module.startswith("penstock.")}
+    assert ours == {"errors", "stores"}
+
+
+@pytest.mark.parametrize(
+    "package", ["plan", "optimizer", "kernels", "operators", "control", "simulate", "stores"]
+)
 def test_the_core_loads_without_spark(package: str) -> None:
     modules = sorted(
         ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)

@@ -63,7 +63,9 @@ def test_classes_satisfy_what_their_tuples_do(monkeypatch: pytest.MonkeyPatch, m
         for condition in range(len(QUERIES)):
             assert found.rows_of(condition).tolist() == wanted.rows_of(condition).tolist()
         for part in found.parts:
-            own, conditions = part.pairs(found.places(list(range(len(QUERIES)))))
+            own, conditions = part.pairs(
+                part.occurring(), found.places(np.arange(len(QUERIES), dtype=np.int32))
+            )
             assert part.classes is not None
             assert set(own.tolist()) <= set(part.classes.tolist())
             assert len(own) == len(conditions)

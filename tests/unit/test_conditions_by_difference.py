@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.selection.selector import SelectionPlan, Selector
-from penstock.spark.ingest.conditions import CompiledConditions, compile_conditions
+from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
+from penstock.spark.storage.shared_maps import SharedMap
+from penstock.sql.conditions import shapes
+from penstock.sql.conditions.bind import SelectionBinder
 
 SCHEMA = pa.schema(
     {
@@ -136,3 +139,94 @@ def test_rules_are_compiled_anew_only_where_one_changed() -> None:
     assert answers(more.plan) == answers(compiled({"first": "b < 7", **conditions}).plan)
     other = compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}, plan)
     assert answers(other.plan) == answers(compiled(conditions | {"text": "s LIKE '%2%' OR a = 3"}).plan)
+
+
+def declared(conditions: dict[str, str], timezone: str = "UTC") -> DeclaredConditions:
+    binder = SelectionBinder(SCHEMA, None, timezone, declaring=True)
+    return DeclaredConditions(SharedMap(conditions), binder.bind(conditions), binder, timezone)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_version_takes_what_was_bound_when_it_was_declared(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random_ = random.Random(seed)
+    conditions = {f"v{number}": condition(random_) for number in range(40)}
+    before = declared(conditions)
+    now = {name: text for name, text in conditions.items() if name not in ("v3", "v8")}
+    now |= {"v5": "a = 17 AND s LIKE '%3'", "new": "rare > 3", "rare": "t ILIKE 'W%'"}
+    expected = compiled(now)
+    parsed: list[str] = []
+    parse = shapes.parse_condition
+    monkeypatch.setattr(shapes, "parse_condition", lambda text: parsed.append(text) or parse(text))
+    others = {"condition 0": "b > 7", "condition 1": "b > 8"}
+    plan = compile_conditions(now, SCHEMA, None, "UTC", others=others, declared=before)  # type: ignore[arg-type]
+    assert len(parsed) <= 4
+    assert plan.plan.names == [*now, *others]
+    found = answers(plan.plan)
+    assert {name: found[name] for name in now} == answers(expected.plan)
+    more = compile_conditions({**now, "more": "a < 9"}, SCHEMA, None, "UTC", plan, others)  # type: ignore[arg-type]
+    assert more.changed == 1
+    assert answers(more.plan) == answers(compiled({**now, "more": "a < 9", **others}).plan)
+
+
+def test_conditions_declared_in_another_time_zone_are_bound_anew() -> None:
+    before = declared({"v": "a > 1"}, "Asia/Tokyo")
+    plan = compile_conditions({"v": "a > 1"}, SCHEMA, None, "UTC", declared=before)  # type: ignore[arg-type]
+    assert plan.binder is not before.binder
+
+
+class Host:
+    """Says of each expression that it is a number and may raise."""
+
+    stream, java = "t", 17
+
+    def types(self, texts: list[str]) -> list[pa.DataType]:
+        return [pa.int32() for _ in texts]
+
+    def plain(self, texts: list[str]) -> list[bool]:
+        return [True for _ in texts]
+
+    def constants(self, texts: list[str]) -> list[object]:
+        assert not texts, "there are none"
+        return []
+
+    may_raise = built_in = equivalent = plain
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_lost_to_errors_is_found_by_difference_too(seed: int) -> None:
+    random_ = random.Random(seed)
+
+    def some() -> str:
+        low = random_.randrange(20)
+        return random_.choice([f"a > {low}", f"a % b > {low}", f"b % a < {low} AND a > 2"])
+
+    def compiled_now(
+        views: dict[str, str], windows: dict[str, str], base: CompiledConditions | None = None
+    ) -> CompiledConditions:
+        return compile_conditions(views, SCHEMA, Host(), "UTC", base, windows)  # type: ignore[arg-type]
+
+    views = {f"v{number}": some() for number in range(30)}
+    windows = {"condition 0": "b % 3 = 1", "condition 1": "a > 1"}
+    plan = compiled_now(views, windows)
+    by_difference = 0
+    for step in range(25):
+        views = dict(views)
+        match step % 4:
+            case 0:
+                views[f"n{step}"] = some()
+            case 1:
+                views[random_.choice(list(views))] = some()
+            case 2:
+                del views[random_.choice(list(views))]
+            case _:
+                windows = {**windows, f"condition {1 + random_.randrange(2)}": some()}
+        plan, anew = compiled_now(views, windows, plan), compiled_now(views, windows)
+        by_difference += plan.changed > 0
+        assert plan.plan.names == anew.plan.names
+        assert plan.erring.tolist() == anew.erring.tolist()
+        names = [query.name for query in plan.bound.error_queries]
+        assert names == [query.name for query in anew.bound.error_queries]
+        assert plan.plan.names == [*views, *windows, *names]
+    assert by_difference > 10

@@ -12,7 +12,6 @@ from penstock.cli.demo_compare import (
     compare_exactly,
     compare_matches,
     compare_windows,
-    count_off,
     together,
 )
 
@@ -72,7 +71,3 @@ def test_windows_are_compared_with_what_duckdb_computes_of_the_flights() -> None
     )
     assert compare_exactly("departures_by_origin", windows(2), flights) == Compared(1, 0)
     assert compare_exactly("departures_by_origin", windows(3), flights) == Compared(1, 2)
-
-
-def test_first_answers_that_are_off_are_counted() -> None:
-    assert count_off(windows(95, 96, 10), windows(100, 100, 10), "departures", 0.05) == 1

@@ -181,8 +181,15 @@ def test_what_comes_after_a_silence_is_in_windows(tmp_path: Path, stop: int, wai
     assert {each.coverage for each in found.values()} == {None}
 
 
-@pytest.mark.parametrize("waits", [True, False])
-@pytest.mark.parametrize("most", [7, 64])
+@pytest.mark.parametrize(
+    ("most", "waits"),
+    [
+        (7, False),
+        (64, True),
+        pytest.param(7, True, marks=pytest.mark.long),
+        pytest.param(64, False, marks=pytest.mark.long),
+    ],
+)
 def test_marks_while_entries_are_read_again_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, waits: bool
 ) -> None:

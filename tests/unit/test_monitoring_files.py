@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -113,6 +116,42 @@ def test_the_dashboard_has_what_grafana_needs() -> None:
         assert {"defaults", "overrides"} <= set(panel["fieldConfig"])
         assert [target["refId"] for target in panel["targets"]] == ["A", "B"][: len(panel["targets"])]
         assert all(target["datasource"] == reference and target["expr"] for target in panel["targets"])
+
+
+#: what Grafana itself writes and its SDK does not know
+_WRITTEN_BY_GRAFANA = {"builtIn", "definition", "allValue"}
+
+
+def _lost(given: Any, back: Any, path: str = "") -> Iterator[str]:
+    """The places of a document that are others, or not there, in another one."""
+    if isinstance(given, dict) and isinstance(back, dict):
+        for name, value in given.items():
+            if name in back:
+                yield from _lost(value, back[name], f"{path}.{name}")
+            elif name not in _WRITTEN_BY_GRAFANA:
+                yield f"{path}.{name}"
+    elif isinstance(given, list) and isinstance(back, list) and len(given) == len(back):
+        for number, (one, other) in enumerate(zip(given, back, strict=True)):
+            yield from _lost(one, other, f"{path}[{number}]")
+    elif given != back:
+        yield path
+
+
+def test_grafana_s_own_types_read_the_whole_dashboard() -> None:
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    plugins.register_default_plugins()
+
+    def back(document: dict[str, Any]) -> Any:
+        return json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(document)))
+
+    found = dashboard()
+    assert list(_lost(found, back(found))) == []
+    panel = next(each for each in found["panels"] if each["type"] != "row")
+    panel["fieldConfig"]["defaults"]["unitt"] = panel["fieldConfig"]["defaults"].pop("unit")
+    panel["targets"][0]["expresion"] = panel["targets"][0].pop("expr")
+    assert {place.rpartition(".")[2] for place in _lost(found, back(found))} == {"expresion", "unitt"}
 
 
 def test_panels_do_not_overlap() -> None:

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.monitor.book import StatusBook
 from penstock.monitor.details import detail_lines
 from penstock.monitor.figures import counted, event_moment, listed, views_words
 from penstock.monitor.folder import folder_status
-from penstock.monitor.overview import WIDTH, view_rows
+from penstock.monitor.overview import WIDTH, unmatched_lines, view_rows
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from status_cases import large_document, results_folder, screen
+from status_cases import BATCH, NEXT, large_document, results_folder, screen
 
 #: words of the inside, none of which a status shows
 INSIDE = (
@@ -52,10 +53,7 @@ def test_250_views_fit_one_screen() -> None:
     assert {"j_dev_3", "rule_2_079", "in_time_5"} == set(first[:3]), "what fails"
     assert first[3:5] == ["rule_1_007", "rule_1_090"], "then errors"
     assert first[5] == "hourly_07", "then what is behind"
-    assert first[6:9] == ["j_dev_0", "j_dev_1", "j_dev_2"], (
-        "then kinds other than selections, the busiest first"
-    )
-    assert not [name for name in first[5:] if name.startswith("rule")]
+    assert first[6:10] == ["rule_1_000", "rule_2_000", "rule_1_001", "rule_2_001"], "then the busiest"
     assert not [word for word in INSIDE if word in text]
 
 
@@ -67,6 +65,43 @@ def test_rules_without_a_match_are_counted() -> None:
     selections[list(selections)[3]] = None
     text = "\n".join(status_lines(document))
     assert "\n250 views: 200 selections (3 without a match), 40 window views, " in text
+    assert text.endswith(
+        "\n230 more: -v shows them\n3 without a match: penstock status out --without-matches"
+    )
+    unmatched = list(unmatched_lines(document))
+    assert unmatched == ["3 selections without a match:", *(f"  {name}" for name in list(selections)[:3])]
+
+
+def test_empty_windows_do_not_hide_the_rules_that_match() -> None:
+    document = large_document()
+    for name, view in document["views"].items():
+        if name.startswith("hourly"):
+            view |= {"rows": 0, "not_answered": [811, 811]}
+    shown = [line.split()[0] for line in list(status_lines(document))[-21:-1]]
+    assert not [name for name in shown if name.startswith("hourly")]
+
+
+def test_records_set_aside_and_failed_expressions_are_two_columns() -> None:
+    lines = list(status_lines(large_document()))
+    header = next(line for line in lines if line.startswith("stream "))
+    payments = next(line for line in lines if line.startswith("payments "))
+    assert header.split()[-3:] == ["set", "aside", "errors"]
+    assert payments.split()[-2:] == ["17", "215"]
+
+
+def test_a_batch_leaves_no_backlog_that_it_has_answered() -> None:
+    book = StatusBook()
+    for kind, fields in (
+        ("lag", {"backlog": 40, "unit": "records"}),
+        ("batch", {**BATCH, "tuples": 37, "quarantined": {"malformed": 2}}),
+    ):
+        book.note({"kind": kind, "stream": "orders", "time": "2026", **fields})
+    assert book.stream("orders")["lag"]["backlog"] == 1
+    book.note({"kind": "batch", "time": "2026", **NEXT})
+    assert book.stream("orders")["lag"]["backlog"] == 0, "it has what came since"
+    book.note({"kind": "lag", "stream": "orders", "time": "2026", "backlog": 3, "unit": "files"})
+    book.note({"kind": "batch", "time": "2026", **NEXT, "batch": 2})
+    assert book.stream("orders")["lag"]["backlog"] == 3, "no batch says how many files it has"
 
 
 def test_verbose_lists_every_view_and_details() -> None:
@@ -75,7 +110,7 @@ def test_verbose_lists_every_view_and_details() -> None:
     assert all(f"\n{row.name} " in text for row in view_rows(document))
     assert "more: -v" not in text
     assert "may still lose 1 of the next 6 windows; promise kept" in text
-    assert "The 5 % promise starts after about 20 final windows; 8 so far." in text
+    assert "MAX_ERROR promise: not yet known (8 of 20 final windows)" in text
     assert "join view j_dev_0 of payments, devices: 12,430 rows | 0.8 s behind" in text
     assert not [word for word in INSIDE if word in text]
 

@@ -6,7 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,8 +38,12 @@ def test_the_overview_is_that_of_the_status(page: Page) -> None:
     (stream,) = found["streams"]
     assert stream["selections"] == 5
     assert stream["history"]["rate"] == [20.0, 20.0]
+    # two batches of 10 tuples from second 0.5 to second 2
+    assert (stream["answered"], stream["arrives"]) == (pytest.approx(20 / 1.5), None)
     assert stream["history"]["newest_event"] == [0.0, 60.0]
-    assert [(each["kind"], each["text"]) for each in found["news"]] == [("run_started", "run started")]
+    assert [(each["kind"], each["text"], each["count"]) for each in found["news"]] == [
+        ("run_started", "run started", 1)
+    ]
 
 
 def test_views_are_sorted_searched_and_paged(page: Page) -> None:
@@ -71,6 +78,11 @@ def test_a_view_has_a_page_whatever_its_name(page: Page, name: str) -> None:
     assert page.of("rows", name).json()["count"] == (10 if name == "large" else 2)
 
 
+def test_a_rule_of_a_run_that_nobody_watched_has_the_history_that_the_events_have(page: Page) -> None:
+    history = page.of("views", "large").json()["history"]
+    assert (history["of"], history["rows"]) == ("orders", [5.0, 10.0])
+
+
 def test_a_long_name_is_cut_in_lists_and_found_by_the_cut_one(page: Page) -> None:
     names = [each["name"] for each in page.get("/api/views").json()["views"]]
     assert LONG not in names
@@ -91,26 +103,53 @@ def test_rows_are_paged_newest_first_and_searched(page: Page) -> None:
     found = page.get("/api/rows/large?limit=3").json()
     assert [row[0] for row in found["rows"]] == [9, 8, 7]
     assert (found["count"], found["columns"][1]) == (10, {"name": "note", "type": "string"})
-    assert [row[0] for row in page.get("/api/rows/large?limit=3&offset=8").json()["rows"]] == [1, 0]
+    assert (found["stored"], found["begin"], found["end"]) == (10, 10, 7)
     oldest = page.get("/api/rows/large?limit=2&order=oldest").json()
     assert oldest["rows"][0] == [0, "<script>"]
     assert len(oldest["rows"][1][1]) == 2_000
     searched = page.get("/api/rows/large?search=PLAIN").json()
-    assert (searched["count"], searched["rows"]) == (2, [[8, "plain"], [3, "plain"]])
-    assert page.get("/api/rows/large?limit=1001").status == 400
+    assert (searched["end"], searched["rows"]) == (0, [[8, "plain"], [3, "plain"]])
+    for wrong in ("limit=1001", "at=-1", "at=x", "back=2"):
+        assert page.get(f"/api/rows/large?{wrong}").status == 400
 
 
-def test_rows_beyond_those_that_are_looked_at_are_said_to_be_there(
+def _pages(page: Page, view: str, query: str, limit: int) -> list[list[int]]:
+    """The ids on each page of a view, going on to the end; makes sure that going back gives the same pages."""
+    asked = f"/api/rows/{quote(view, safe='')}?limit={limit}&{query}"
+    found = [page.get(asked).json()]
+    last = 0 if found[0]["end"] < found[0]["begin"] else found[0]["stored"]
+    while found[-1]["end"] != last:
+        found.append(page.get(f"{asked}&at={found[-1]['end']}").json())
+    for before, each in pairwise(found):
+        assert before["end"] == each["begin"]
+        again = page.get(f"{asked}&at={each['begin']}&back=1").json()
+        assert (again["rows"], again["end"]) == (before["rows"], before["end"])
+    return [[row[0] for row in each["rows"]] for each in found]
+
+
+def test_each_page_of_rows_is_reached_in_both_directions(page: Page) -> None:
+    assert _pages(page, "large", "", 4) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
+    assert _pages(page, "large", "order=oldest", 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    # rows between those of other views
+    assert _pages(page, SCRIPT, "", 1) == [[6], [1], []]
+    assert _pages(page, SCRIPT, "order=oldest", 1) == [[1], [6], []]
+    assert _pages(page, "large", "search=quoted", 1) == [[9], [4], []]
+    # a page that is reached from behind is full, or the first one
+    back = page.get("/api/rows/large?limit=4&at=8&back=1").json()
+    assert ([row[0] for row in back["rows"]], back["begin"], back["end"]) == ([9, 8, 7, 6], 10, 6)
+    last = page.get("/api/rows/large?limit=4&at=0&back=1").json()
+    assert ([row[0] for row in last["rows"]], last["begin"], last["end"]) == ([3, 2, 1, 0], 4, 0)
+    beyond = page.get("/api/rows/large?limit=4&at=99").json()
+    assert [row[0] for row in beyond["rows"]] == [9, 8, 7, 6]
+
+
+def test_a_search_looks_at_so_many_stored_rows_and_goes_on(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "_MOST_LOOKED", 5)
-    near = page.get("/api/rows/large?limit=3").json()
-    assert ([row[0] for row in near["rows"]], near["count"], near["is_whole"]) == ([9, 8, 7], 10, True)
-    beyond = page.get("/api/rows/large?limit=3&offset=6").json()
-    assert (beyond["rows"], beyond["count"], beyond["looked"]) == ([], 10, 5)
-    assert beyond["is_whole"] is False
-    searched = page.get("/api/rows/large?search=PLAIN").json()
-    assert (searched["count"], searched["is_whole"]) == (1, False)
+    assert _pages(page, "large", "search=PLAIN", 9) == [[8], [3]]
+    assert _pages(page, "silent", "", 9) == [[], []]
+    assert _pages(page, "large", "", 9) == [[9, 8, 7, 6, 5], [4, 3, 2, 1, 0]]
 
 
 def test_rows_are_downloaded_whole(page: Page, tmp_path: Path) -> None:
@@ -136,7 +175,9 @@ def test_records_set_aside_are_shown_as_text(page: Page) -> None:
     }
     found = page.get("/api/quarantine/orders").json()["records"]
     assert [len(each["record"]) for each in found] == [4_000, 9]
+    assert datetime.fromisoformat(found[1].pop("time"))
     assert found[1] == {
+        "number": 2,
         "batch": "0",
         "reason": "malformed",
         "origin": "1.csv",
@@ -155,6 +196,17 @@ def test_each_page_has_an_address(page: Page, path: str) -> None:
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
+
+
+def test_a_view_without_a_batch_has_no_rows(tmp_path: Path) -> None:
+    layout = page_folder(tmp_path / "out")
+    layout.manifests("orders").remove(layout.manifests("orders").numbers())
+    layout.events.unlink()
+    with served(layout.output) as empty:
+        for query in ("", "order=oldest", "at=5&back=1", "search=x"):
+            found = empty.get(f"/api/rows/large?{query}").json()
+            assert [found[name] for name in ("rows", "stored", "begin", "end")] == [[], 0, 0, 0]
+        assert empty.get("/api/rows/large/download").status == 200
 
 
 def test_what_a_folder_lacks_is_an_empty_list(page: Page) -> None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from penstock.page.folder import FolderReader
 from penstock.page.histories import Histories, Ring
+from penstock.page.judgements import Judgements
 from penstock.page.metric_families import MOST
 from penstock.page.metrics import OTHER, families_of
 from penstock.page.routes import Routes
@@ -36,6 +37,7 @@ def test_clients_that_follow_changes_wait_for_a_worker() -> None:
 
     class Reader:
         layout = folder = None
+        judgements = Judgements()
 
         def current(self) -> None:
             with lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import alone
 from page_cases import SLOW_SECONDS, Page, batch, event, page_folder, served
 from penstock.errors import InputError
 from penstock.page import folder, routes
@@ -364,12 +364,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, given: list[s
             "taken": taken.getsockname()[1],
         }
         arguments = [each.format(**names) for each in given]
-        ended = subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", *arguments],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "COLUMNS": "200"},
-        )
+        ended = alone(*arguments, COLUMNS="200")
     assert ended.returncode == 2
     assert told.format(**names) in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

@@ -86,6 +86,27 @@ def test_head_answers_without_a_body(page: Page) -> None:
         assert (answer.status, answer.body) == (200, b"")
 
 
+BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/queries/x/y", "/api/nothing"])
+def test_a_browser_sees_a_page_where_an_address_is_none(page: Page, path: str) -> None:
+    answer = page.get(path, Accept=BROWSER)
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"/static/js/main.js" in answer.body
+    assert _is_guarded(answer)
+    assert page.get(path).json() == {"error": "The page has no such address."}
+
+
+def test_a_browser_sees_why_it_is_refused_in_words(page: Page) -> None:
+    answer = page.get("/api/views/<b>", Accept=BROWSER)
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"<p>View &lt;b&gt; does not exist.</p>" in answer.body
+    answer = page.get("/", Accept=BROWSER, Host="evil.example")
+    assert (answer.status, b"<p>The Host header must name this machine" in answer.body) == (400, True)
+    assert _is_guarded(answer)
+
+
 def test_a_body_is_refused(page: Page) -> None:
     assert page.get("/api/overview", body="x" * 100_000).status == 413
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from page_cases import SLOW_SECONDS
-from penstock.page import windows
-from penstock.page.windows import Judgements, Revisions
+from penstock.page import judgements
+from penstock.page.judgements import Judgement, Judgements, Revisions
 from penstock.spark.results.window_schemas import FINAL
 from penstock.spark.storage.layout import Layout
 
 BOUND = {"epsilon": 0.1, "delta": 0.05}
 VIEW = {"rows": 2, "final": 1, "standing": {"bound": BOUND}}
+ALL_KEPT = Judgement(1, 0, 1, 0, 0)
 
 
 def _kept() -> Revisions:
@@ -38,9 +39,9 @@ def test_a_view_that_cannot_be_judged_leaves_the_others_theirs(
             raise error
         return _kept()
 
-    monkeypatch.setattr(windows, "read_revisions", read)
+    monkeypatch.setattr(judgements, "read_revisions", read)
     found = Judgements().of(Layout(tmp_path, tmp_path), {"odd": VIEW, "hours": VIEW}, SLOW_SECONDS)
-    assert found == {"odd": None, "hours": 1.0}
+    assert found == {"odd": None, "hours": ALL_KEPT}
     assert "cannot judge the windows of odd" in caplog.text
 
 
@@ -55,13 +56,13 @@ def test_a_long_read_keeps_no_other_answer_waiting(tmp_path: Path, monkeypatch: 
             assert may_end.wait(SLOW_SECONDS)
         return _kept()
 
-    monkeypatch.setattr(windows, "read_revisions", read)
-    layout, judgements, views = Layout(tmp_path, tmp_path), Judgements(), {"long": VIEW, "hours": VIEW}
-    first = threading.Thread(target=judgements.of, args=(layout, {"long": VIEW}, SLOW_SECONDS))
+    monkeypatch.setattr(judgements, "read_revisions", read)
+    layout, known, views = Layout(tmp_path, tmp_path), Judgements(), {"long": VIEW, "hours": VIEW}
+    first = threading.Thread(target=known.of, args=(layout, {"long": VIEW}, SLOW_SECONDS))
     first.start()
     assert is_reading.wait(SLOW_SECONDS)
-    found: dict[str, float | None] = {}
-    second = threading.Thread(target=lambda: found.update(judgements.of(layout, views, SLOW_SECONDS)))
+    found: dict[str, Judgement | None] = {}
+    second = threading.Thread(target=lambda: found.update(known.of(layout, views, SLOW_SECONDS)))
     second.start()
     second.join(5)
     was_answered = not second.is_alive()
@@ -69,6 +70,6 @@ def test_a_long_read_keeps_no_other_answer_waiting(tmp_path: Path, monkeypatch: 
     first.join(SLOW_SECONDS)
     second.join(SLOW_SECONDS)
     assert was_answered
-    assert found == {"long": None, "hours": 1.0}
+    assert found == {"long": None, "hours": ALL_KEPT}
     assert sorted(reads) == ["hours", "long"]
-    assert judgements.of(layout, views, 0) == {"long": 1.0, "hours": 1.0}
+    assert known.of(layout, views, 0) == {"long": ALL_KEPT, "hours": ALL_KEPT}

@@ -9,7 +9,7 @@ import pytest
 
 from page_cases import page_folder
 from penstock.page.folder import FolderReader
-from penstock.spark.storage.documents import replace_json
+from penstock.spark.storage.formats import MANIFEST
 
 MANY = 100_000
 
@@ -27,7 +27,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> FolderReader:
     layout = page_folder(tmp_path_factory.mktemp("many") / "out", views)
     counts = random.Random(7).choices(range(1000), k=MANY)
     pairs = {name: count for name, count in zip(views, counts, strict=True) if count}
-    replace_json(layout.status, {"version": 1, "pairs_by_view": {"orders": pairs}, "state": "running"})
+    manifest = layout.manifests("orders")[1]
+    document = MANIFEST.read(manifest)
+    assert document is not None
+    document["batches"][0]["view_pairs"] = pairs
+    MANIFEST.replace(manifest, document)
     found = FolderReader(layout.output)
     found.look()
     assert found.newest is not None

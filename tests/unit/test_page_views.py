@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql.types import DoubleType, StringType, StructType, TimestampType
 
 from page_cases import Page, batch, event, page_folder, served
-from penstock.page import rows, windows
+from penstock.page import judgements, rows, windows
 from penstock.page.deadlines import asked_of
+from penstock.page.overview import standing_of_deadlines
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -164,6 +165,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
                 figures=swap,
                 arrangement={"order": [1, 0]},
                 runner_up={"order": [0, 1]},
+                before={"order": [0, 1]},
             )
         )
         log.write(event(12, "sequence_sampled", stream="orders", evaluations_per_tuple=2.0))
@@ -182,8 +184,10 @@ def page(layout: Layout) -> Iterator[Page]:
 def test_a_window_view_says_what_it_promised_and_kept(page: Page) -> None:
     (found, timely) = page.get("/api/windows").json()["views"]
     assert found["bound"] == {"error": 0.1, "probability": 0.05, "absolute": False}
-    # three of the four final windows
+    # three of the four final rows; beside the one that was off, two have another value than before
     assert found["within"] == 0.75
+    assert (found["kept"], found["kept_words"]) == ("unknown", "not yet known (4 of 20 final windows)")
+    assert found["judged"] == {"first": 4, "first_off": 1, "early": 4, "off": 1, "corrected": 3}
     assert (found["slack"], found["horizon"], found["oldest_open"], found["reached"]) == (
         60.0,
         3_600.0,
@@ -246,10 +250,10 @@ def test_a_key_may_be_a_struct(layout: Layout, monkeypatch: pytest.MonkeyPatch) 
     times = [pc.struct_field(table.column("_row"), part).combine_chunks() for part in ("start", "end")]
     row = pa.StructArray.from_arrays([*times, key], ["start", "end", "k0"])
     structs = table.set_column(0, "city", key).set_column(table.num_columns - 1, "_row", row)
-    monkeypatch.setattr(windows, "window_revisions", lambda *_: (structs, marks, True))
-    found = windows.read_revisions(layout, "hours", 100)
+    monkeypatch.setattr(judgements, "window_revisions", lambda *_: (structs, marks, True))
+    found = judgements.read_revisions(layout, "hours", 100)
     assert list(found.keys) == ["city"]
-    assert windows.share_within(found, BOUND) == 0.75
+    assert judgements.judge(found, BOUND) == judgements.Judgement(4, 1, 4, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -272,9 +276,10 @@ def test_plans_say_what_changed_them(page: Page) -> None:
     assert (stream["sequence"], stream["before"], stream["evaluations"]) == (["y", "x"], 3.0, 2.0)
     assert (stream["runner_up"], stream["found"]) == ({"sequence": ["x", "y"], "evaluations": 2.5}, 2.0)
     assert (stream["decision"], stream["history"]["evaluations"]) == ("faster", [2.0])
-    assert [(each["subject"], each["text"]) for each in found["switches"]] == [
-        ("pairs", "new tuples of a meet b: <i>"),
-        ("orders", "faster"),
+    told = [(each["subject"], each["text"], each["before"], each["order"]) for each in found["switches"]]
+    assert told == [
+        ("pairs", "<i>", [], ["new tuples of a meet b"]),
+        ("orders", "faster", ["x", "y"], ["y", "x"]),
     ]
     assert found["switches"][0]["figures"] == {"seconds": 0.5, "search": "all"}
     assert found["joins"][0]["switches"] == 1
@@ -292,6 +297,19 @@ def test_deadlines_say_what_became_of_each_window(page: Page) -> None:
         (0, "released", 0.4),
     ]
     assert found["windows"][1]["reason"] == "<b>"
+    assert (view["overloaded"], view["broken"]) == (False, 0)
+    assert page.get("/api/overview").json()["deadlines"] == {"views": 1, "overloaded": 0, "broken": 0}
+
+
+def test_a_promise_that_is_broken_is_counted_for_the_first_page() -> None:
+    """A bearable load does not hide it."""
+    views = {
+        "kept": {"released": 1, "standing": {"violations": 0}},
+        "broken": {"released": 1, "standing": {"violations": 10, "overloaded": False}},
+        "gone": {"released": 1, "dropped": "2026", "standing": {"violations": 5}},
+        "hours": {"early": 3},
+    }
+    assert standing_of_deadlines(views) == {"views": 2, "overloaded": 0, "broken": 10}
 
 
 def test_what_a_view_asks_for_is_its_predicted_cost_a_second() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.operators.hashing import key_hashes
-from penstock.operators.windows import pane_stage
+from penstock.operators.windows import held_partials
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.event_times import event_times
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
@@ -107,8 +107,8 @@ def test_partials_of_any_batches_are_the_group_by_of_all(
     tuples: list[tuple[Any, ...]], cuts: list[int], held: int, filtered: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pane_stage, "_HELD_ROWS", held)
-        patch.setattr(pane_stage, "_LOOSE_ROWS", held)
+        patch.setattr(held_partials, "_HELD_ROWS", held)
+        patch.setattr(held_partials, "_LOOSE_ROWS", held)
         edges = sorted({0, len(tuples), *(min(cut, len(tuples)) for cut in cuts)})
         whole = table(tuples)
         pieces = [whole.slice(low, high - low) for low, high in pairwise(edges)]

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.errors import DamagedError, InputError, UnknownNameError
+from penstock.errors import CheckpointError, DamagedError, InputError, UnknownNameError
 from penstock.monitor.published import published_files
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.publish import Publisher
@@ -20,7 +20,10 @@ from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.documents import put_json_if_absent
+from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.layout import Layout
+from penstock.stores import address
 
 STREAM, VIEWS = "s", {"large": ViewDefinition("large", "large:1", "", "TRUE", None)}
 
@@ -102,7 +105,40 @@ def test_a_folder_without_its_ledger_is_damaged(layout: Layout) -> None:
     layout.ledger.close()
     layout.ledger.path.unlink()
     for refuse in (layout.check, lambda: published_files(layout.output)):
-        with pytest.raises(
-            DamagedError, match=r"ledger\.sqlite \(the ledger of the results folder\) is missing"
-        ):
+        with pytest.raises(DamagedError, match=r"ledger\.db \(the ledger of the results folder\) is missing"):
             refuse()
+
+
+def test_readers_refuse_a_folder_of_an_older_layout_by_its_number(tmp_path: Path) -> None:
+    older = Layout.of(tmp_path / "out", None)
+    make_folder(older.output / "_penstock")
+    put_json_if_absent(older.output / "_penstock" / "identity.json", {"id": "x", "layout": 6})
+    with pytest.raises(CheckpointError, match="written by an older version of Penstock: it has layout 6"):
+        published_files(older.output)
+
+
+def test_who_reads_a_folder_that_machines_share_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "is_shared", lambda _: True)
+    assert Layout.of(tmp_path, None).catalog.get() is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_machines_share_has_a_ledger_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "is_shared", lambda _: True)
+    shared = Layout.of(tmp_path / "out", None)
+    shared.open()
+    CatalogWriter(shared).write({STREAM: StructType()}, {STREAM: VIEWS})
+    publisher = Publisher(shared, STREAM)
+    for batch in range(3):
+        _publish(publisher, shared, STREAM, batch, "matches")
+    publisher.compact(1)
+    assert shared.ledger.path.is_dir()
+    for is_closed in (False, True):
+        if is_closed:
+            shared.ledger.close()
+        assert [(file.first, file.last) for file in published_files(shared.output)] == [(0, 1), (2, 2)]
+    shared.ledger.close()

@@ -10,7 +10,7 @@ import pytest
 from penstock.control.actions import KeepSequence, SampleTuples, SwapSequence
 from penstock.control.controller import Controller
 from penstock.control.events import SelectionsBound, StatisticsReported
-from penstock.control.policies.rearrangement import RearrangementPolicy, RearrangementSettings
+from penstock.control.policies.rearrangement import LEAST_GAIN, RearrangementPolicy, RearrangementSettings
 from penstock.kernels.asc import Codes
 from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
@@ -71,7 +71,32 @@ def test_the_runner_up_of_a_sequence_is_its_closest_other_choice() -> None:
     assert (told["order"], told["kind"]) == ([1, 2, 0], "macro")
     evaluations, lost = swap.figures["evaluations"], swap.figures["runner_up_evaluations"]
     assert evaluations < lost < swap.figures["evaluations_before"]
-    assert swap.reason.endswith(f"; the runner-up {lost:.4g}.")
+    assert f"; the runner-up {lost:.4g}. The cost falls by " in swap.reason
+    before = swap.fields()["before"]
+    assert (before["order"], before["kind"]) == ([0, 1, 2], "fixed")
+
+
+def test_an_order_that_saves_less_than_the_least_gain_is_not_taken() -> None:
+    """What two samples differ by would otherwise change the order to and fro."""
+    made = controller()
+    (kept,) = made.handle(report(tuples_passing((0.995, 0.995, 0.99), 400, 1)))
+    assert isinstance(kept, KeepSequence)
+    assert kept.arrangement.order == (0, 1, 2)
+    assert kept.figures["gain"] < LEAST_GAIN
+    assert kept.figures["evaluations"] == kept.figures["evaluations_before"]
+    assert kept.reason.endswith("No order that was found saves 1 % of the cost.")
+
+
+def test_the_gain_of_an_order_is_in_the_cost_of_its_columns() -> None:
+    """The new order checks more columns, of which the dear one comes last."""
+    made = controller()
+    passing = tuples_passing((0.1, 0.6, 0.6), 400, 1)
+    dear = np.array([2000.0, 2.0, 2.0])
+    swap = made.handle(StatisticsReported("s", 1, passing.shape[1], 0, None, passing, dear))[-1]
+    assert isinstance(swap, SwapSequence)
+    assert swap.arrangement.order[-1] == 0
+    assert swap.figures["evaluations"] > swap.figures["evaluations_before"]
+    assert swap.figures["gain"] > LEAST_GAIN
 
 
 def test_steady_data_is_left_alone_and_drift_of_the_dropping_ratio_is_named() -> None:

@@ -35,8 +35,12 @@ class Followed:
             bound=SimpleNamespace(shown=("a", "error in a / b")),
         )
         first = AscIndex(SELECTIONS).given_order()
+        #: plan versions that were asked for
+        self.asked: list[int] = []
         plans: Any = SimpleNamespace(
-            compiled=lambda _: plan, begin_sequence=lambda _: first, swap_sequence=lambda *_: None
+            compiled=lambda version: self.asked.append(version) or plan,
+            begin_sequence=lambda _: first,
+            swap_sequence=lambda *_: None,
         )
         settings = Settings(
             recomputation_period_tuples=1, monitoring_period_tuples=200, rearrangement_threshold=0.02
@@ -48,13 +52,13 @@ class Followed:
         """The sequence that the batches follow, for readers."""
         return self._rearranging.running("s").text
 
-    def report(self, share: float, asc_tried: int) -> list[str]:
+    def report(self, share: float, asc_tried: int, plan: int = 0) -> list[str]:
         """Reports a batch of which a share of the tuples passes the second attribute; what was noted of it."""
         rng = np.random.default_rng(self._batch)
         values = np.array([np.full(TUPLES, 5), np.where(rng.random(TUPLES) < share, 95, 5)])
         counts = StageCounts(tuples=TUPLES, matched=int(share * TUPLES), asc_tried=asc_tried)
         sample = encode(SELECTIONS, values).astype(np.uint32)
-        self._rearranging.report(BatchDone("s", self._batch, 0, counts, sample, 0.1))
+        self._rearranging.report(BatchDone("s", self._batch, plan, counts, sample, 0.1))
         self._rearranging.settle()
         noted = [each for each in self._events.recent if each.get("batch") == self._batch]
         self._batch += 1
@@ -84,3 +88,12 @@ def test_a_drift_is_found_once_the_ascs_are_tried_again(followed: Followed) -> N
     noted = followed.report(0.9, 100)
     assert noted[0] == "sequence_sampled"
     assert "SampleTuples" in noted
+
+
+def test_plan_versions_that_change_with_each_batch_are_not_followed(followed: Followed) -> None:
+    followed.report(0.1, 0)
+    for version in range(1, 5):
+        assert followed.report(0.1, 0, version) == []
+    assert set(followed.asked) == {0}
+    followed.report(0.1, 100, 5)
+    assert 5 in followed.asked, "its ASCs were tried"

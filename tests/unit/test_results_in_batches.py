@@ -79,12 +79,12 @@ def test_rows_are_printed_as_at_once(
     folder: Path, capfdbinary: pytest.CaptureFixture[bytes], view: str, rows: int, form: Format
 ) -> None:
     layout = Layout(folder, folder)
-    assert _print_batches(layout, Asked(view.upper()), form)
+    assert _print_batches(layout, Asked(view.upper()), form) == rows
     printed = capfdbinary.readouterr().out
     found = plain_rows(layout, view, 0)
     assert found is not None
     assert found.count == rows
-    assert _print_plain(layout, Asked(view), form)
+    assert _print_plain(layout, Asked(view), form) == rows
     assert printed == capfdbinary.readouterr().out
     assert len(printed.splitlines()) == rows + (form is Format.CSV)
-    assert not _print_batches(layout, Asked("computed"), form)
+    assert _print_batches(layout, Asked("computed"), form) is None

@@ -416,7 +416,7 @@ def test_views_of_a_script_are_parted_by_whether_they_need_rules() -> None:
     assert (list(first), list(over)) == (["a", "c"], ["b", "d"])
     with pytest.raises(UnknownNameError, match="rule does not exist, in the script or in a file"):
         rule_sets.refuse_unknown(declared, over)
-    declared.views["rule"] = None  # type: ignore[assignment]
+    declared.spelled["RULE"] = "rule"
     rule_sets.refuse_unknown(declared, over)
 
 

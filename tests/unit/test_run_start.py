@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +14,11 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.settings import Settings
-from penstock.spark import execution
+from penstock.spark import engine, execution
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.checkpoint_lock import lock_holder
+from penstock.spark.storage.files import make_folder
+from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -23,8 +29,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     context = SimpleNamespace(defaultParallelism=2, master="local[2]")
     spark: Any = SimpleNamespace(sparkContext=context, version="4.3.0")
     layout = Layout.of(tmp_path / "out", None)
-    layout.open()
-    return lambda: execution.Execution(spark, layout, Settings(), Trigger(), {}, {})
+    return partial(execution.Execution, spark, layout, Settings(), Trigger(), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,9 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
 def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
     start: Any, tmp_path: Path
 ) -> None:
-    joins = Layout.of(tmp_path / "out", None).joins
+    layout = Layout.of(tmp_path / "out", None)
+    layout.open()
+    joins = layout.joins
     joins.replace(b"")
     with pytest.raises(Exception, match=r"."):
         start()
@@ -66,3 +73,67 @@ def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
     run = start()
     run.is_starting = False
     run.stop()
+
+
+def test_a_refused_start_does_not_fence_the_run_of_another_process(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for checked in ("require_classic", "require_meaning", "require_zone"):
+        monkeypatch.setattr(engine, checked, lambda *_: None)
+    refused = engine.Engine(start.args[0])
+    refused._declared.views["v"] = SimpleNamespace()  # type: ignore[assignment]
+    program = """if True:
+        import sys
+        from penstock.spark.storage.checkpoint_lock import CheckpointLock
+        from penstock.spark.storage.layout import Layout
+        layout = Layout.of(sys.argv[1], None)
+        layout.open()
+        CheckpointLock(layout.checkpoint)
+        layout.catalog.replace(b"before")
+        print(flush=True)
+        sys.stdin.read()
+        layout.catalog.replace(b"after")
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path / "out"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(CheckpointError, match=f"in use by process {other.pid}"):
+            refused.start(tmp_path / "out")
+        other.communicate(b"")
+    assert other.returncode == 0
+    assert Layout.of(tmp_path / "out", None).catalog.get() == b"after"
+
+
+def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any, tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "out", None)
+    layout.open()
+    LANE.put(layout.lanes["left"], {})
+    logs = {stream: LogReader(layout.log(stream)) for stream in "ab"}
+    for log in logs.values():
+        make_folder(log.reader_path("left").parent)
+        log.put_mark("left", 3)
+        log.put_mark("another program", 3)
+    run = start()
+    run.queries = {stream: SimpleNamespace(active=False, stop=lambda: None) for stream in logs}
+    run.started()
+    assert [set(log.marks()) for log in logs.values()] == [{"another program"}] * 2
+    run.stop()
+
+
+def test_the_end_of_a_run_leaves_the_ledger_to_the_next_one_of_its_process(
+    start: Any, tmp_path: Path
+) -> None:
+    layout = Layout.of(tmp_path / "out", None)
+    first = start()
+    first.is_starting = False
+    second = start()
+    ledger = layout.ledger.writer
+    first.stop()
+    assert layout.ledger.writer is ledger
+    layout.catalog.replace(b"of the second run")
+    second.is_starting = False
+    second.stop()
+    assert not layout.ledger.path.with_name("ledger.db-wal").exists()
+    first.stop()

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -115,7 +115,7 @@ class Dropping:
 
     def __init__(self) -> None:
         self.queries: dict[str, Any] = {}
-        self._lanes = {"joins": SimpleNamespace(name="joins", views=["pairs"], active=True)}
+        self._lanes = {"joins": SimpleNamespace(name="joins", views=["pairs"], active=True, before=())}
 
     @property
     def lanes(self) -> dict[str, Any]:
@@ -128,3 +128,28 @@ class Dropping:
 
 def test_a_lane_that_is_removed_meanwhile_remains_in_the_status() -> None:
     assert run_status(Dropping()).lanes["joins"].views == ("pairs",)  # type: ignore[arg-type]
+
+
+class Declared:
+    """A run whose join view was dropped and declared again: its second lane has answered nothing yet."""
+
+    layout = SimpleNamespace(output=Path("out"))
+    queries: ClassVar[dict[str, Any]] = {}
+    lanes: ClassVar[dict[str, Any]] = {
+        "joins.1": SimpleNamespace(name="joins.1", views=["pairs"], active=True, before=("joins.0",))
+    }
+
+    def __init__(self) -> None:
+        lanes = {
+            "joins.0": {"views": {"pairs": {"rows": 10}}},
+            "joins.1": {"views": {"pairs": {"rows": 0}}},
+        }
+        book = {"state": "running", "streams": {}, "views": {}, "lanes": lanes}
+        self.status_file = SimpleNamespace(book=SimpleNamespace(document=lambda: book), all_pairs=dict)
+
+    def views(self) -> list[Any]:
+        return [("pairs", "join", "orders")]
+
+
+def test_rows_of_a_join_view_that_is_declared_again_are_those_of_all_its_lanes() -> None:
+    assert run_status(Declared()).views["pairs"].rows == 10  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from sqlglot import exp
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.deadlines import LossConstraint
 from penstock.plan.windows import ErrorBound
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
 from penstock.sql.script.statements import Column
@@ -205,11 +206,13 @@ def test_mistakes_are_underlined(statement: str, kind: type[SqlError], marked: s
 
 def test_known_names_may_be_used_and_not_be_taken() -> None:
     assert (
-        parse_script("CREATE VIEW v AS SELECT * FROM Live", known={"live": "stream"}).views[0].query.source
+        parse_script("CREATE VIEW v AS SELECT * FROM Live", known=KnownNames.of({"live": "stream"}))
+        .views[0]
+        .query.source
         == "Live"
     )
     with pytest.raises(DuplicateNameError):
-        parse_script("CREATE VIEW live AS SELECT * FROM live", known={"LIVE": "stream"})
+        parse_script("CREATE VIEW live AS SELECT * FROM live", known=KnownNames.of({"LIVE": "stream"}))
 
 
 def test_a_backfill_is_a_hint_of_window_views() -> None:
@@ -225,13 +228,13 @@ def test_insert_into_what_is_no_table_is_refused_with_its_place(kind: str, name:
     text = "CREATE TABLE o USING csv OPTIONS (path 'o'); CREATE VIEW big AS SELECT * FROM o; "
     text += f"INSERT INTO {name} SELECT * FROM o"
     with pytest.raises(UnsupportedError, match=f"{name} is a {kind}. INSERT INTO needs a table") as refused:
-        parse_script(text, known={"live": "stream"})
+        parse_script(text, known=KnownNames.of({"live": "stream"}))
     assert refused.value.text[refused.value.start : refused.value.end] == name
 
 
 def test_insert_into_a_view_declared_before_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="Big is a view"):
-        parse_script("INSERT INTO Big SELECT * FROM o", known={"o": "table", "big": "view"})
+        parse_script("INSERT INTO Big SELECT * FROM o", known=KnownNames.of({"o": "table", "big": "view"}))
 
 
 @pytest.mark.parametrize(

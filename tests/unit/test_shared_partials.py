@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.kernels.spreading import add_limbs
-from penstock.operators.windows import pane_stage, spreading
+from penstock.kernels.spreading import add_limbs, add_up
+from penstock.operators.text.known_sets import KnownSets
+from penstock.operators.windows import held_partials, spreading
 from penstock.operators.windows.aggregates import SELECTION, Parts
 from penstock.operators.windows.event_times import event_times
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
-from penstock.operators.windows.satisfied import Satisfied
+from penstock.operators.windows.satisfied import Part, Satisfied
 from penstock.operators.windows.shard import Envelope
 from penstock.operators.windows.sketches import Sketch, estimates
+from penstock.operators.windows.spreading import SET
 from penstock.plan.windows import Aggregate
 
 #: each argument is used in another way
@@ -105,8 +108,8 @@ def test_each_condition_gets_what_it_would_get_alone(
     monkeypatch: pytest.MonkeyPatch, pairs: int, bytes_: int, held: int, keyed: bool
 ) -> None:
     monkeypatch.setattr(spreading, "_MOST_PAIRS", pairs)
-    monkeypatch.setattr(pane_stage, "_SETS_BYTES", bytes_)
-    monkeypatch.setattr(pane_stage, "_HELD_ROWS", held)
+    monkeypatch.setattr(held_partials, "_SETS_BYTES", bytes_)
+    monkeypatch.setattr(held_partials, "_HELD_ROWS", held)
     rng = np.random.default_rng(pairs)
     stages = [PaneStage(program(keyed=keyed, shared=shared)) for shared in (True, False)]
     for _ in range(3):
@@ -129,6 +132,60 @@ def test_each_condition_gets_what_it_would_get_alone(
         assert together
         raised = dict(zip(stages[1].program.members, stages[1].raised.tolist(), strict=True))
         assert stages[0].raised.tolist() == [raised.get(each, 0) for each in (0, 1, 2, None, 4, 5, 6)]
+
+
+@pytest.mark.parametrize("bytes_", [1 << 25, 0])
+def test_sets_of_classes_are_numbered_once(monkeypatch: pytest.MonkeyPatch, bytes_: int) -> None:
+    """Classes that parts have in common, of which later parts have more, as `condition_classes` gives them."""
+    monkeypatch.setattr(held_partials, "_SETS_BYTES", bytes_)
+    rng = np.random.default_rng(bytes_)
+    stages = [PaneStage(program(keyed=True, shared=shared)) for shared in (True, False)]
+    holds = rng.random((40, CONDITIONS)) < 0.4
+    family = object()
+    with mock.patch.object(KnownSets, "number", autospec=True, side_effect=KnownSets.number) as numbering:
+        for known in (10, 10, 25, 40, 40):
+            tuples = batch(rng, 300)
+            classes = rng.integers(0, known, 300).astype(np.int32)
+            offsets = np.append(0, np.cumsum(holds[:known].sum(1)))
+            conditions = np.nonzero(holds[:known])[1].astype(np.int32)
+            satisfied = Satisfied(300, [Part(offsets, conditions, classes, family)], CONDITIONS)
+            for stage in stages:
+                stage.add(tuples, event_times(tuples.column("ts"), 10_000), satisfied)
+    numbered = [value for call in numbering.call_args_list for value in set(call.args[2].tolist())]
+    assert (
+        bytes_ == 0 or sorted(numbered) == np.flatnonzero(holds[:, [0, 1, 2, 4, 5, 6]].any(axis=1)).tolist()
+    )
+    together, each = (
+        found(stage, stage.envelopes(), shared=shared)
+        for stage, shared in zip(stages, (True, False), strict=True)
+    )
+    assert together == each
+    assert [*stages[0].raised[:3], *stages[0].raised[4:]] == stages[1].raised.tolist()
+
+
+def test_pairs_of_sets_add_up_as_they_are_listed() -> None:
+    rng = np.random.default_rng(3)
+    sets = KnownSets()
+    values = np.repeat(np.arange(30, dtype=np.int32), 4)
+    sets.number(rng.integers(0, 9, 120).astype(np.int32), values, np.zeros(30, np.uint32))
+    table = pa.table(
+        {
+            SET: rng.integers(0, len(sets), 500).astype(np.int32),
+            "key": rng.integers(0, 12, 500),
+            "real": rng.normal(size=500),
+        }
+    )
+    for pairs in spreading._portions(table, sets, ["key"]):
+        sums, listed = np.zeros(pairs.count), np.zeros(pairs.count)
+        pairs.add(table.column("real").to_numpy(), sums)
+        add_up(table.column("real").to_numpy(), pairs.rows, pairs.cells, listed)
+        # to the last digit: both add in the same order
+        assert sums.tolist() == listed.tolist()
+        cells = pairs.cells_of(table, ["key"])
+        assert len(set(map(str, cells.to_pylist()))) == pairs.count
+        assert cells.column("key").take(pa.array(pairs.cells)).to_pylist() == (
+            table.column("key").take(pa.array(pairs.rows)).to_pylist()
+        )
 
 
 def test_decimals_of_several_limbs_are_added_with_carry() -> None:

@@ -103,6 +103,22 @@ def test_a_missing_path_is_told_before_spark_starts(tmp_path: Path, command: str
     assert not (tmp_path / "new").exists()
 
 
+def test_all_mistakes_are_told_and_spark_starts_for_none_where_nothing_else_is_left(tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(
+        "CREATE TABLE t (id INT) USING csv OPTIONS (path 'dta');\nCREATE TABLE u (id INT) USING csv OPTIONS (path 'dtb');\n"
+        "CREATE VIEW v AS SELECT * FROM t WHERE id > 1;\nCREATE VIEW w AS SELECT * FROM x;\nCREATE VIEW y SELECT * FROM u;"
+    )
+    ended = called("check", str(script), slow=("pyspark", "numba"), PATH="/nowhere")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(
+        "penstock: The script has 4 mistakes.\n\ntable t: path dta does not exist."
+    )
+    found = [line for line in ended.stderr.splitlines() if line.startswith("  line ")]
+    assert [line.split()[1] for line in found] == ["1:", "2:", "4:", "5:"]
+    assert ended.stderr.splitlines()[-1] == "loaded"
+
+
 def test_the_path_of_an_insert_s_target_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     script = tmp_path / "script.sql"

@@ -7,6 +7,8 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,12 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
-from penstock.operators.ingest.map_stage import StageCounts
-from penstock.spark.ingest.totals import Totals
+from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
+from penstock.page.histories import Histories
+from penstock.page.overview import overview_answer
+from penstock.spark.ingest.figures import view_pairs_of
+from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import find_view, known_catalog
 from penstock.spark.reporting.starting import told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
@@ -43,7 +49,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layout: Layout) -> None:
-    status = StatusFile(layout, lambda: {"orders": {"large": 5}}, every_seconds=60)
+    status = StatusFile(layout, dict, every_seconds=60)
     log = EventLog(layout.events, told=status.book.note)
     log.record("run_started")
     status.begin_stream("orders")
@@ -53,25 +59,56 @@ def test_a_batch_counts_once_whether_its_event_or_its_manifest_tells_of_it(layou
     stream = folder_status(layout.output)["streams"]["orders"]
     assert (stream["batches"], stream["tuples"], stream["quarantined"]) == (3, 20, {"malformed": 4})
     assert stream["tuples_per_second"] == 5
-    again = StatusFile(layout, lambda: {"orders": {"large": 2, "silent": 1}}, every_seconds=60)
+    again = StatusFile(layout, dict, every_seconds=60)
     again.book.note({"kind": "run_started", "time": "x"})
     again.close()
     stream = folder_status(layout.output)["streams"]["orders"]
     assert (stream["batches"], stream["tuples"]) == (3, 20)
-    assert stream["selections"] == {"large": 7, "silent": 1}
+
+
+def put_batch(layout: Layout, figures: dict[str, Any]) -> None:
+    """Publishes a batch without files."""
+    batch = figures["batch"]
+    document = {"first": batch, "last": batch, "files": [], "batches": [figures]}
+    MANIFEST.replace(layout.manifests("orders")[batch], document)
+
+
+def selections(layout: Layout) -> dict[str, int]:
+    """The rows of the selections by the files of the folder."""
+    found: dict[str, int] = folder_status(layout.output)["streams"]["orders"]["selections"]
+    return found
+
+
+def test_rows_of_selections_are_those_of_the_published_batches_after_any_kill(layout: Layout) -> None:
+    # the run is killed before it has written its status: it has counted nothing
+    assert selections(layout) == {"large": 6, "silent": 0}
+    status = StatusFile(layout, lambda: {"orders": {"silent": 3}}, every_seconds=60)
+    status.begin_stream("orders")
+    assert status.all_pairs() == {"orders": {"large": 6, "silent": 3}}
+    status.close()
+    assert selections(layout) == {"large": 6, "silent": 0}, "what is not published does not count"
+    for batch in (2, 3):
+        put_batch(layout, {**NEXT, "batch": batch, "view_pairs": {"silent": 2}})
+    publisher = Publisher(layout, "orders")
+    assert publisher.compact(2) == (0, 2)
+    publisher.close()
+    assert selections(layout) == {"large": 6, "silent": 4}, "whether the files of a batch are merged or not"
+    merged = read_published(layout, "orders").merged
+    assert merged.view_pairs == {"large": 6, "silent": 2}
+    assert not any("view_pairs" in each for each in merged.batches), "merged batches share one sum"
 
 
 def test_rows_of_a_selection_are_those_of_its_present_definition(layout: Layout) -> None:
     counts = StageCounts(tuples=9, matched=9, pairs=14, view_pairs=np.array([5, 0, 9]))
-    totals = Totals().plus(counts, ("large", "new", "silent"), (2, 1, 1), {}, {}, 0, 1.0)
-    pairs = {"large": 100, **totals.view_pairs}
-    assert list(pairs.values()) == [100, 5, 9]
+    program = cast(StreamProgram, SimpleNamespace(views=("large", "new", "silent"), definitions=(2, 1, 1)))
+    pairs = view_pairs_of(counts, program)
+    assert list(pairs.values()) == [5, 9]
+    put_batch(layout, {**NEXT, "batch": 2, "view_pairs": pairs})
     catalog = known_catalog(layout)
     assert catalog is not None
     catalog["views"]["large"]["number"] = 2
     CATALOG.replace(layout.catalog, catalog)
-    StatusFile(layout, lambda: {"orders": pairs}, every_seconds=60).close()
-    assert folder_status(layout.output)["streams"]["orders"]["selections"] == {"silent": 9, "large": 5}
+    assert selections(layout) == {"silent": 9, "large": 5}
 
 
 def test_a_run_whose_process_is_gone_is_dead_and_what_it_published_is_counted(layout: Layout) -> None:
@@ -116,7 +153,6 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     log.record("run_started")
     log.record("run_failed", stream="orders", told="a full disk")
     log.close()
-    replace_json(layout.status, {"pairs_by_view": {"orders": {"large": 3}}})
     lock = CheckpointLock(layout.checkpoint)
     with told_as_starting(layout):
         assert f"out: starting (process {os.getpid()})" in lines(layout)
@@ -132,7 +168,6 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     status.book.note({"kind": "run_started", "time": document["started"]})
     status.close()
     assert "starting" not in json.loads(layout.status.read_bytes())
-    assert json.loads(layout.status.read_bytes())["pairs_by_view"] == {"orders": {"large": 3}}
 
 
 def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> None:
@@ -270,6 +305,31 @@ def test_rules_with_mistakes_are_problems_until_they_are_mended(
     ]
 
 
+def test_a_refused_script_is_a_problem_until_one_is_followed(layout: Layout) -> None:
+    status = StatusFile(layout, dict, every_seconds=60)
+    log = EventLog(layout.events, told=status.book.note)
+
+    def problems() -> list[str]:
+        return [
+            line for line in problem_lines(status.book.document() | {"output": "out"}) if "script" in line
+        ]
+
+    refused = {"script": "rules.sql", "told": "line 2: Column wieght does not exist."}
+    line = "script rules.sql: not applied, the run continues unchanged: line 2: Column wieght does not exist."
+    log.record("script_refused", **refused)
+    assert problems() == [line]
+    log.record("script_followed", script="rules.sql")
+    assert problems() == []
+    log.record("script_refused", **refused)
+    log.record("run_started")
+    assert problems() == [], "the start has read the script"
+    log.record("script_refused", **refused)
+    status.close()
+    document = folder_status(layout.output)
+    assert line in problem_lines(document)
+    assert line in overview_answer(1, document, {"views": {}, "streams": {}}, Histories(), None)["problems"]
+
+
 def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout) -> None:
     book = StatusBook()
     book.note({"kind": "run_started", "time": datetime.now(UTC).isoformat()})
@@ -308,7 +368,9 @@ def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     assert f"all records set aside: penstock quarantine {layout.output} orders" in told
     assert "  1 row unreadable, not answered" in told
     quarantine(layout.output, None, 1)
-    assert capsys.readouterr().out == f"batch 2 | {reason} | {origin}\n"
+    (printed,) = capsys.readouterr().out.splitlines()
+    assert printed.startswith("1: batch 2, ")
+    assert printed.endswith(f" | {reason} | {origin}")
     for file in layout.quarantine("orders").iterdir():
         file.unlink()
     quarantine(layout.output, None, 1)
@@ -505,3 +567,21 @@ def test_a_view_with_a_deadline_is_one_before_its_first_window(layout: Layout) -
     told = lines(layout)
     assert "view in_time with a deadline: 0 of 0 windows released in time" in told
     assert "deadlines.0" not in told
+
+
+def test_quarantined_records_have_the_numbers_that_why_takes(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = list(quarantined_records(layout, "orders", 0))
+    assert [record["number"] for record in records] == [1, 2]
+    at = datetime.fromisoformat(records[0]["time"])
+    assert abs((datetime.now(UTC) - at).total_seconds()) < 3_600
+    quarantine(layout.output, "orders")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"1: batch 1, {records[0]['time']} | ")
+    assert any(line.startswith("2: batch 1, ") for line in printed)
+
+
+def test_an_unknown_view_is_told_with_the_nearest_one(layout: Layout) -> None:
+    with pytest.raises(UnknownNameError, match="View larg does not exist; did you mean large\\? Existing"):
+        find_view(layout, "larg")

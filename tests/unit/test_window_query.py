@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ErrorBound, Windows
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
 from penstock.sql.script.views import flatten
@@ -420,7 +421,10 @@ def over(name: str) -> WindowQuery:
 
 
 def flat_view(script: str, name: str) -> SelectQuery | WindowQuery:
-    views = {view.name.upper(): view.query for view in parse_script(script, {"flights": "stream"}).views}
+    views = {
+        view.name.upper(): view.query
+        for view in parse_script(script, KnownNames.of({"flights": "stream"})).views
+    }
     return flatten(views[name], views)
 
 

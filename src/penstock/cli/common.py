@@ -1,7 +1,7 @@
 """Options and steps that subcommands share.
 
-What takes long to load is imported by the functions that need it: a slip in an option or a script is told before
-Spark, Arrow or numba are there.
+What takes long to load is imported by the functions that need it: a slip in an option is told before Spark, Arrow or numba
+are there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
+    from penstock.sql.script.mistakes import Mistakes
+    from penstock.sql.script.statements import Script as Statements
 
 
 class TextFormat(StrEnum):
@@ -89,7 +91,7 @@ def open_script(
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
-    What can be told without Spark is told before Spark starts.
+    Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together.
 
     Args:
         path: the script.
@@ -100,20 +102,23 @@ def open_script(
         purpose: what a JVM is started for; where it is to run the script, there must be something to run.
 
     Raises:
-        InputError: a mistake in the script, its sources or the options.
+        InputError: a mistake in the script, its sources or the options, or several (`MistakesError`).
     """
     settings = read_settings(tune)
     pairs = named_values("--conf", "KEY=VALUE", conf)
     text = read_script(path)
     from penstock.spark.sources.option_paths import check_paths
+    from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
     registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
-    parsed = parse_script(text, aggregates=aggregates)
-    if purpose == "run" and parsed.is_empty:
+    mistakes = Mistakes()
+    parsed = parse_script(text, aggregates=aggregates, mistakes=mistakes)
+    if purpose == "run" and parsed.is_empty and not mistakes.found:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
-    targets = {insert.table.upper() for insert in parsed.inserts}
-    check_paths(table for table in parsed.tables if table.name.upper() not in targets)
+    check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
+    if not _is_left(parsed, mistakes):
+        mistakes.raise_any()
     if any(table.source.lower() == "kafka" for table in parsed.tables):
         pairs |= _connector(pairs)
     engine = build_engine(master, pairs, settings, purpose)
@@ -123,6 +128,17 @@ def open_script(
         engine.aggregate(name, given, returns)
     engine.execute(text)
     return engine, text
+
+
+def _is_left(script: Statements, mistakes: Mistakes) -> bool:
+    """Whether a view or an insert of a script is left that does not follow from a mistake."""
+    from penstock.sql.script.mistakes import read_by
+
+    known = {table.name.upper() for table in script.tables}
+    views = mistakes.independent({view.name: view for view in script.views}, known)
+    known.update(map(str.upper, views))
+    needed = ((insert.table, *read_by(insert.query)) for insert in script.inserts)
+    return bool(views) or any(not mistakes.follow(each, known) for each in needed)
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from penstock.cli.common import PageToken, told_page
 from penstock.cli.demo_deadlines import replay_deadlines
@@ -31,8 +33,12 @@ def demo(
         Part, typer.Argument(help="Rules and windows beside plain Spark, joins, or deadlines under overload.")
     ] = Part.QUERIES,
     output: Annotated[
-        Path, typer.Option(help="Results folder; results of an earlier demo are removed.")
-    ] = Path("out/demo"),
+        Path | None,
+        typer.Option(
+            help="Results folder; results of an earlier demo in it are removed. Default: out/demo, out/demo-joins or out/demo-deadlines.",
+            show_default=False,
+        ),
+    ] = None,
     queries: Annotated[int, typer.Option(help="Number of rules; for `queries`.", min=1)] = 2_000,
     page: Annotated[
         str,
@@ -49,6 +55,7 @@ def demo(
     from penstock.page.asking import Script
 
     console = table_console()
+    output = output or Path("out/demo" if part is Part.QUERIES else f"out/demo-{part.value}")
     if output.exists() and not (output / "_penstock").is_dir():
         raise InputError(f"--output {output} exists and is not a results folder; name another")
     data = output.parent / "demo-data"
@@ -65,7 +72,18 @@ def demo(
             replay_deadlines(console, data, output)
         else:
             replay_year(console, flights, output, queries, Sample())
-        if not no_page and console.is_terminal and sys.stdin.isatty():
-            console.print("The page remains until you press Enter.", highlight=False)
-            with suppress(KeyboardInterrupt):
-                sys.stdin.readline()
+        if not no_page:
+            keep_page(console, threading.Event().wait)
+
+
+def keep_page(console: Console, wait: Callable[[], object]) -> None:
+    """Keep the page until Ctrl-C, where a person looks at a terminal.
+
+    Args:
+        console: where the demo prints.
+        wait: waits for ever.
+    """
+    if console.is_terminal:
+        console.print("The page remains open. Ctrl-C ends it.", highlight=False)
+        with suppress(KeyboardInterrupt):
+            wait()

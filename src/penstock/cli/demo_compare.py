@@ -107,15 +107,6 @@ def compare_exactly(view: str, ours: pa.Table, flights: pa.Table) -> Compared:
     )
 
 
-def count_off(first: pa.Table, final: pa.Table, column: str, share: float) -> int:
-    """How many first answers were off by a share of the final value or more; both have `origin`, `start` and the column."""
-    text = (
-        f"SELECT count(*) FROM first JOIN final USING (origin, start) "
-        f"WHERE abs(first.{column} - final.{column}) >= {share} * abs(final.{column})"
-    )
-    return _count(text, {"first": first, "final": final})
-
-
 def _compare(ours: str, plain: str, tables: Mapping[str, pa.Table]) -> Compared:
     different = (
         f"SELECT count(*) FROM ((({ours}) EXCEPT ALL ({plain})) UNION ALL (({plain}) EXCEPT ALL ({ours})))"

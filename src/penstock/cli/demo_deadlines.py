@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.demo_start import heartbeat, penstock_command
 from penstock.cli.tables import print_rows
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
 
-    engine = build_engine(None, {}, read_settings(None), "whole")
+    with heartbeat(console, "Spark starts"):
+        engine = build_engine(None, {}, read_settings(None), "whole")
     for name, (aggregate, returns) in AGGREGATES.items():
         engine.aggregate(name, aggregate, returns)
     script = resources.files("penstock.cli").joinpath("demo_gates.sql").read_text(encoding="utf-8")
     engine.execute(script.replace("examples/data", str(data)))
     console.print(engine.explain(), highlight=False, soft_wrap=True)
-    run = engine.start(output)
+    with heartbeat(console, "The run starts"):
+        run = engine.start(output)
     until = time.monotonic() + _SECONDS
 
     def over(seconds: float) -> bool:
@@ -97,7 +100,7 @@ def _report(console: Console, run: Run) -> None:
         console, lost.limit(5).toArrow(), f"{_VIEWS[0]}: {lost.count():,} windows not released, the first 5"
     )
     console.print(
-        f"`penstock status {run.output}` shows the state of each view; results: {run.output}",
+        f"`{penstock_command()} status {run.output}` shows the state of each view; results: {run.output}",
         highlight=False,
         soft_wrap=True,
     )

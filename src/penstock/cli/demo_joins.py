@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.demo_start import heartbeat, penstock_command
 from penstock.cli.tables import print_rows
 
 if TYPE_CHECKING:
@@ -32,13 +33,15 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.trigger import Trigger
 
-    engine = build_engine(None, {}, read_settings(None), "whole")
+    with heartbeat(console, "Spark starts"):
+        engine = build_engine(None, {}, read_settings(None), "whole")
     for name, (function, returns) in FUNCTIONS.items():
         engine.function(name, function, returns)
     script = resources.files("penstock.cli").joinpath("demo_storms.sql").read_text(encoding="utf-8")
     engine.execute(script.replace("examples/data", str(data)))
     console.print(engine.explain(), highlight=False, soft_wrap=True)
-    run = engine.start(output, trigger=Trigger.available_now())
+    with heartbeat(console, "The run starts"):
+        run = engine.start(output, trigger=Trigger.available_now())
     try:
         follow(
             console,
@@ -63,7 +66,7 @@ def _report(console: Console, run: Run) -> None:
     seasons = run.results(_WINDOWS).orderBy("w", "origin")
     print_rows(console, seasons.toArrow(), f"{_WINDOWS}: a window view over these")
     console.print(
-        f"`penstock status {run.output}` shows the figures of each step; results: {run.output}",
+        f"`{penstock_command()} status {run.output}` shows the figures of each step; results: {run.output}",
         highlight=False,
         soft_wrap=True,
     )

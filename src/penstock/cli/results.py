@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from penstock.errors import InputError, PenstockError
+from penstock.errors import InputError, PenstockError, UnknownNameError
 from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def results(
     from penstock.spark.storage.layout import Layout
 
     layout = Layout(folder.resolve(), folder.resolve())
+    _require_views(folder, layout)
     if misses:
         _print_misses(layout, view, limit, output_format)
         return
@@ -92,10 +93,41 @@ def results(
     asked = Asked(view, changes, limit, definition, all_definitions, final_only)
     find_view(layout, view, changes, definition)
     whole = not (limit or changes or final_only or output_format is Format.TABLE)
-    if whole and _print_batches(layout, asked, output_format):
-        return
-    if not _print_plain(layout, asked, output_format):
-        _print_computed(folder, asked, output_format)
+    try:
+        count = _print_batches(layout, asked, output_format) if whole else None
+        if count is None:
+            count = _print_plain(layout, asked, output_format)
+        if count is None:
+            count = _print_computed(folder, asked, output_format)
+    except UnknownNameError:  # the view exists: its windows are not answered yet
+        count = 0
+    if not count:
+        _say_why_none(folder, layout, view)
+
+
+def _require_views(folder: Path, layout: Layout) -> None:
+    """Make sure that a run has declared views.
+
+    Raises:
+        InputError: none has.
+    """
+    from penstock.monitor.folder import folder_status
+    from penstock.monitor.no_rows import no_views_words
+    from penstock.spark.reporting.catalog import known_catalog
+
+    is_ours = (folder / "_penstock").is_dir()
+    if is_ours and not layout.catalog.exists() and known_catalog(layout) is None:
+        raise InputError(f"{folder}: {no_views_words(folder_status(folder))}")
+
+
+def _say_why_none(folder: Path, layout: Layout, view: str) -> None:
+    """Print why a view has no rows to the standard error."""
+    from penstock.monitor.folder import folder_status
+    from penstock.monitor.no_rows import no_rows_words
+    from penstock.spark.reporting.catalog import find_view
+
+    told = no_rows_words(folder_status(folder), *find_view(layout, view))
+    Console(stderr=True, soft_wrap=True).print(told, highlight=False, markup=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +188,8 @@ def _print_misses(layout: Layout, view: str, limit: int, output_format: Format) 
     _print(shown, f"{view}, misses: {counted(rows.num_rows, 'row')}", output_format)
 
 
-def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
-    """Prints all rows of a selection a batch at a time, as CSV or JSON; False, and nothing is printed, as `_print_plain`.
+def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> int | None:
+    """Prints all rows of a selection a batch at a time, as CSV or JSON; returns as `_print_plain`.
 
     They are in a file before the first is printed: one that cannot be read may be the last.
     """
@@ -165,19 +197,28 @@ def _print_batches(layout: Layout, asked: Asked, output_format: Format) -> bool:
 
     found = plain_batches(layout, asked.view, asked.definition, asked.all_definitions)
     if found is None or not _are_written_here(found[0]):
-        return False
+        return None
+    schema, batches = found
+    count = 0
+
+    def counted_batches() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        for batch in batches:
+            count += batch.num_rows
+            yield batch
+
     with tempfile.TemporaryFile() as file:
         try:
-            file.writelines(f"{line}\n".encode() for line in _lines(*found, output_format))
+            file.writelines(f"{line}\n".encode() for line in _lines(schema, counted_batches(), output_format))
         except PenstockError:
             raise
         except (NotImplementedError, ValueError):  # what only Spark can read
-            return False
+            return None
         file.seek(0)
         sys.stdout.flush()
         shutil.copyfileobj(file, sys.stdout.buffer)
         sys.stdout.flush()
-    return True
+    return count
 
 
 def _are_written_here(schema: pa.Schema) -> bool:
@@ -210,8 +251,8 @@ def _print(rows: pa.Table, title: str, output_format: Format) -> None:
     sys.stdout.flush()
 
 
-def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
-    """Prints rows that files hold as they are; False, and nothing is printed, where there are none, or values whose form is only Spark's."""
+def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> int | None:
+    """Prints rows that files hold as they are, and returns how many exist; None, and nothing is printed, where only Spark can."""
     from penstock.spark.results.read_plain import plain_rows
 
     found = plain_rows(
@@ -224,13 +265,13 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> bool:
         asked.final_only,
     )
     if found is None or not _are_written_here(found.rows.schema):
-        return False
+        return None
     asked.print(layout, found.rows, found.count, output_format)
-    return True
+    return found.count
 
 
-def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
-    """Prints rows that Spark computes."""
+def _print_computed(folder: Path, asked: Asked, output_format: Format) -> int:
+    """Prints rows that Spark computes, and returns how many."""
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import as_texts, open_results, rows_as_json
     from penstock.spark.results.texts import has_form
@@ -250,10 +291,14 @@ def _print_computed(folder: Path, asked: Asked, output_format: Format) -> None:
     )
     shown = frame.limit(asked.limit) if asked.limit else frame
     if output_format is Format.JSON:
+        count = 0
         for row in rows_as_json(shown).toLocalIterator():
             print(row.line)
-        return
+            count += 1
+        return count
     rows = shown.toDF(*map(str, range(len(frame.columns))))
     formless = [field.name for field in arrow_schema(rows.schema) if not has_form(field.type)]
     printable = as_texts(rows, formless).toArrow().rename_columns(frame.columns)
-    asked.print(Layout(folder, folder), printable, frame.count(), output_format)
+    count = frame.count()
+    asked.print(Layout(folder, folder), printable, count, output_format)
+    return int(count)

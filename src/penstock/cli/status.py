@@ -14,7 +14,9 @@ import typer
 from penstock.cli.common import TextFormat
 
 Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
-_COLUMNS = ("batch", "reason", "origin", "record")
+_COLUMNS = ("batch", "reason", "origin", "record", "number", "time")
+#: seconds that are spent on how many early answers were within their bound
+_JUDGING_SECONDS = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -32,21 +34,33 @@ def status(
         bool, typer.Option("--verbose", "-v", help="All views, and the details of each stream and view.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")] = False,
+    without_matches: Annotated[
+        bool, typer.Option("--without-matches", help="Only the selections that no tuple has matched.")
+    ] = False,
     output_format: Annotated[
         TextFormat, typer.Option("--format", help="Output format: text or json (everything).")
     ] = TextFormat.TEXT,
 ) -> None:
     """Show the state of a run: problems first, then one line per stream and per view."""
-    from penstock.monitor.folder import folder_status
+    from penstock.monitor.folder import folder_layout, folder_status
+    from penstock.monitor.overview import unmatched_lines
     from penstock.monitor.report import status_lines
 
-    shown = ""
+    shown, judgements = "", None
     while True:
         document = folder_status(folder)
+        if any((view.get("standing") or {}).get("promised") for view in document["views"].values()):
+            # it loads pyarrow
+            from penstock.page.judgements import Judgements
+
+            judgements = judgements or Judgements()
+            judgements.put(folder_layout(folder), document["views"], _JUDGING_SECONDS)
         text = (
             json.dumps(document)
             if output_format is TextFormat.JSON
-            else "\n".join(status_lines(document, verbose=verbose))
+            else "\n".join(
+                unmatched_lines(document) if without_matches else status_lines(document, verbose=verbose)
+            )
         )
         if text != shown:
             print(_CLEAR + text if watch and sys.stdout.isatty() else text, flush=True)
@@ -93,12 +107,15 @@ def quarantine(
 
         print(csv_line(_COLUMNS))
         for record in records:
-            print(csv_line(record[name] for name in _COLUMNS))
+            print(csv_line(None if record[name] is None else str(record[name]) for name in _COLUMNS))
     else:
         is_empty, part = True, "version" if is_static_table(layout, name) else "batch"
         for record in records:
             is_empty = False
-            print(f"{part} {record['batch']} | {record['reason']} | {record['origin']}")
+            at = "" if record["time"] is None else f", {record['time']}"
+            print(
+                f"{record['number']}: {part} {record['batch']}{at} | {record['reason']} | {record['origin']}"
+            )
             if record["record"] is not None:
                 print(f"  {record['record']}")
         if is_empty:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from penstock.cli.common import read_script
-from penstock.errors import InputError
+from penstock.errors import InputError, MistakesError, SqlError
 from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Watcher:
             return
         quiet = self._quiet(text, now)
         if text == self._text:
-            self._told, self._refused = "", None
+            self._settle()
             return
         if text == self._refused and now < self._again:
             return
@@ -95,7 +95,7 @@ class Watcher:
             self._refuse(error)
             return
         self._text = text
-        self._told, self._refused = "", None
+        self._settle()
         self._console.print(f"{self._path}: applied: {_summary(changes)}")
         for warning in sorted(set(self._engine.warnings) - before):
             self._console.print(f"warning: {warning}", style="yellow")
@@ -106,10 +106,19 @@ class Watcher:
             self._seen, self._since = seen, now
         return now - self._since
 
+    def _settle(self) -> None:
+        """Takes note that the run follows the script as it is."""
+        if self._told:
+            self._engine.report_script(str(self._path), None)
+        self._told, self._refused = "", None
+
     def _refuse(self, error: Exception) -> None:
         told = str(error) if isinstance(error, InputError) else _cause(error)
         if told != self._told:
             self._told = told
+            self._engine.report_script(
+                str(self._path), _brief(error) if isinstance(error, InputError) else told
+            )
             self._console.print(
                 f"{self._path}: not applied, the run continues unchanged: {told}", style="red"
             )
@@ -121,19 +130,33 @@ def _cause(error: Exception) -> str:
     return cause_of(error).told
 
 
+def _brief(error: InputError) -> str:
+    """A mistake, or the first of several, with the number of its line."""
+    mistakes = error.mistakes if isinstance(error, MistakesError) else (error,)
+    first = mistakes[0]
+    if isinstance(first, SqlError) and first.text:
+        told = f"line {first.text.count(chr(10), 0, first.start) + 1}: {first.message}"
+    else:
+        told = str(first)
+    return f"{told} (the first of {len(mistakes):,} mistakes)" if len(mistakes) > 1 else told
+
+
 def _summary(changes: Reconciled) -> str:
     parts = [
-        f"{counted(len(names), 'view')} {what} ({_named(names)})"
-        for what, names in (
-            ("added", changes.added),
-            ("redefined", changes.redefined),
-            ("dropped", changes.dropped),
+        f"{counted(len(names), kind)} {what} ({_named(names)})"
+        for kind, what, names in (
+            ("table", "added", changes.tables),
+            ("view", "added", changes.added),
+            ("view", "redefined", changes.redefined),
+            ("view", "dropped", changes.dropped),
+            ("sink", "added", changes.sinks),
+            ("sink", "removed", changes.removed_sinks),
         )
         if names
     ]
     if len(changes.dropped) > changes.kept:
         parts.append(f"{counted(changes.kept, 'view')} kept")
-    return ", ".join(parts) or "no view changed"
+    return ", ".join(parts) or "nothing changed"
 
 
 def _named(names: list[str]) -> str:

@@ -64,12 +64,22 @@ class FoundSequence(Action):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeepSequence(FoundSequence):
-    """Measured again, found the running arrangement again: nothing to do."""
+    """Measured; `arrangement` is the running one, and none that was found saves enough: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SwapSequence(FoundSequence):
-    """Follow the arrangement from the next binding on."""
+    """Follow the arrangement from the next binding on.
+
+    Attributes:
+        before: the running one.
+    """
+
+    before: Arrangement
+
+    def fields(self) -> dict[str, object]:
+        """A compact JSON form, without the micro-arrows themselves."""
+        return {**FoundSequence.fields(self), "before": self.before.fields()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

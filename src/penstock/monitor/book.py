@@ -176,7 +176,8 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     document.update(state="running", started=event.get("time"), reason=None)
     if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
         document.pop("starting", None)
-    document.pop("rules", None)
+    for known in ("rules", "script"):
+        document.pop(known, None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
@@ -230,6 +231,11 @@ def _batch(document: Document, event: Mapping[str, Any]) -> None:
     seconds = sum(each for _, each in stream["recent"])
     rate = sum(tuples for tuples, _ in stream["recent"]) / seconds if seconds else 0.0
     stream.update(state="running", outage=None, last_batch=event.get("time"), tuples_per_second=rate)
+    lag = stream.get("lag")
+    if lag and lag.get("unit") == "records" and lag.get("backlog"):
+        # what the newest look at the source found before this batch was answered
+        answered = (event.get("tuples") or 0) + sum((event.get("quarantined") or {}).values())
+        stream["lag"] = {**lag, "backlog": max(0, lag["backlog"] - answered)}
     _matching(stream, event)
 
 
@@ -381,6 +387,14 @@ def _rules_changed(document: Document, event: Mapping[str, Any]) -> None:
     }
 
 
+def _script_refused(document: Document, event: Mapping[str, Any]) -> None:
+    document["script"] = {what: event.get(what) for what in ("script", "told", "time")}
+
+
+def _script_followed(document: Document, _: Mapping[str, Any]) -> None:
+    document.pop("script", None)
+
+
 def _retried(document: Document, event: Mapping[str, Any]) -> None:
     stream = _stream(document, event["stream"])
     stream["retries"] += 1
@@ -452,6 +466,8 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "source_unreachable": _unreachable,
     "source_reachable": _reachable,
     "rules_changed": _rules_changed,
+    "script_refused": _script_refused,
+    "script_followed": _script_followed,
     "stream_retried": _retried,
     "lag": _lag,
     "rows_set_aside": _set_aside,

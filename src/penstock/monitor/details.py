@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from penstock.monitor.joins import standing_lines
 from penstock.monitor.lost import overflow_words
 from penstock.monitor.networks import network_line
 from penstock.monitor.news import event_line
+from penstock.monitor.promises import Promise
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 
 #: views and events named at the most
@@ -171,34 +171,13 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         yield f"  not answered yet: {batches} of the stream"
     if standing.get("open"):
         yield f"  not final: {why_open(standing, state, behind)}"
-    if standing.get("promised") is False:
-        yield f"  {promise_words(view)}"
+    if (promise := Promise.of(view)) is not None:
+        yield f"  MAX_ERROR promise: {promise.words}"
 
 
 def result_rows(view: Mapping[str, Any]) -> int:
     """Return the rows of a window view's results, of each its newest revision only."""
     return int(view.get("rows", 0)) - int(view.get("revised_rows", 0))
-
-
-def promise_words(view: Mapping[str, Any]) -> str:
-    """Format when the MAX_ERROR promise of a window view starts."""
-    standing = view.get("standing") or {}
-    bound, final = standing.get("bound"), view.get("final", 0)
-    if bound is None:
-        return f"The MAX_ERROR promise has not started yet; {counted(final, 'final window')} so far."
-    return (
-        f"The {_percent(bound['delta'])} promise starts after about {counted(windows_needed(bound), 'final window')}; "
-        f"{final:,} so far."
-    )
-
-
-def windows_needed(bound: Mapping[str, Any]) -> int:
-    """The final windows that a MAX_ERROR promise needs at least: 1 / delta."""
-    return max(1, math.ceil(1 / float(bound["delta"])))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:

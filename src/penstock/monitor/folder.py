@@ -67,10 +67,8 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     if catalog is None:
         catalog = known_catalog(layout) or {"streams": {}, "views": {}}
     written = read_status(layout)
-    pairs: dict[str, dict[str, int]] | None = written.pop("pairs_by_view", None)
     book = StatusBook(written)
-    for stream in catalog["streams"]:
-        catch_up(book, layout, stream)
+    pairs = {stream: catch_up(book, layout, stream).view_pairs for stream in catalog["streams"]}
     joins = {name: view for name, view in catalog["views"].items() if LANES in view}
     for view in joins.values():
         for number in view[LANES]:
@@ -92,7 +90,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
-        _rank(catalog, name, stream, None if pairs is None else pairs.get(name, {}))
+        _rank(catalog, name, stream, pairs[name])
     for name, view in joins.items():
         document["views"][name] = _of_join(document, layout, name, view)
     for name, view in catalog["views"].items():
@@ -187,8 +185,9 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
         most: how many; 0: all.
 
     Yields:
-        `batch` (text; a range where batches have been merged; of a static table its version), `reason`, `origin`, `record` (text, as it stands
-        where it is UTF-8, otherwise with replacement characters).
+        `number` (1: the newest, as of `penstock why --quarantined`), `batch` (text; a range where batches have been merged; of a static table
+        its version), `time` (ISO, when it was set aside; None where batches have been merged), `reason`, `origin`, `record` (text, as it
+        stands where it is UTF-8, otherwise with replacement characters).
 
     Raises:
         UnknownNameError: there is no such stream.
@@ -217,18 +216,21 @@ def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iter
     for batch, path in files:
         try:
             rows = pq.ParquetFile(path).read()
+            written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
         except (OSError, ValueError) as error:
             raise DamagedError(str(path), f"(quarantined records) cannot be read: {error}") from error
         for row in reversed(rows.to_pylist()):
+            given += 1
             yield {
+                "number": given,
                 "batch": batch,
+                "time": None if "-" in batch and not is_static else written,
                 "reason": row["reason"],
                 "origin": row["origin"],
                 "record": _text(row["record"]),
             }
-            given += 1
             if given == most:
                 return
 
@@ -288,18 +290,15 @@ def _of_stream(layout: Layout, document: Document, name: str, stream: Document) 
         stream["samples"] = _samples(layout, name, stream["quarantined"])
 
 
-def _rank(catalog: Document, name: str, stream: Document, pairs: dict[str, int] | None) -> None:
+def _rank(catalog: Document, name: str, stream: Document, pairs: Mapping[str, int]) -> None:
     """The selections of a stream by how often tuples satisfied their present definition; None where nothing has counted them."""
     views = {
         view: counted_as(view, number_of(each))
         for view, each in catalog["views"].items()
         if each.get("stream") == name and "projection" in each and not each.get("dropped")
     }
-    if pairs is None:
-        stream["selections"] = dict.fromkeys(views)
-    else:
-        counts = ((view, pairs.get(present, 0)) for view, present in views.items())
-        stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
+    counts = ((view, pairs.get(present, 0)) for view, present in views.items())
+    stream["selections"] = dict(sorted(counts, key=lambda each: -each[1]))
 
 
 def _samples(layout: Layout, stream: str, counted: Collection[str]) -> dict[str, dict[str, Any]]:

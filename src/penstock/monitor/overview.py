@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.details import backlog_words, result_rows, windows_needed
+from penstock.monitor.details import backlog_words, result_rows
 from penstock.monitor.figures import counted, event_moment, roughly, shown_view
+from penstock.monitor.promises import Promise
 from penstock.monitor.troubles import open_troubles
 
 #: widest line, characters
 WIDTH = 100
 #: streams and views on one screen
 MOST_STREAMS, MOST_VIEWS = 10, 20
-_STREAM_COLUMNS = ("stream", "state", "tuples", "tuples/s", "backlog", "newest event", "errors")
+_STREAM_COLUMNS = ("stream", "state", "tuples", "tuples/s", "backlog", "newest event", "set aside", "errors")
 _VIEW_COLUMNS = ("view", "kind", "state", "rows", "rows/s", "lag", "promise", "errors")
 #: numbers, which are aligned at the right
-_NUMBERS = frozenset(("tuples", "tuples/s", "rows", "rows/s", "errors"))
+_NUMBERS = frozenset(("tuples", "tuples/s", "rows", "rows/s", "set aside", "errors"))
 #: kinds of views, as the table and as a sentence names them
 _KINDS = {
     "selection": "selection",
@@ -29,6 +31,8 @@ _KINDS = {
     "join": "join view",
 }
 _LEAST_NAME = 12
+#: a view so many batches behind its stream is shown before the others: fewer are on their way
+_BEHIND = 5
 _NONE = "-"
 
 
@@ -61,15 +65,15 @@ class ViewRow:
     is_broken: bool
 
     @property
-    def urgency(self) -> tuple[bool, bool, int, bool, int]:
-        """Sorts the worst first, then the rarer kinds, then the busiest."""
-        return (
-            self.is_broken,
-            self.errors > 0,
-            self.batches_behind,
-            self.kind != "selection",
-            self.rows or 0,
-        )
+    def urgency(self) -> tuple[bool, bool, int, int]:
+        """Sorts the worst first, then the busiest."""
+        behind = self.batches_behind if self.batches_behind >= _BEHIND else 0
+        return self.is_broken, self.errors > 0, behind, self.rows or 0
+
+    @property
+    def is_unmatched(self) -> bool:
+        """Whether it is a selection that no tuple has matched."""
+        return self.kind == "selection" and self.rows == 0
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of its columns."""
@@ -112,6 +116,22 @@ def view_table(document: Document, most: int | None) -> Iterator[str]:
         yield from _table(_VIEW_COLUMNS, [row.cells() for row in shown])
     if len(shown) < len(rows):
         yield f"{len(rows) - len(shown):,} more: -v shows them"
+        if unmatched := _unmatched(document, rows):
+            command = f"penstock status {shlex.quote(document['output'])} --without-matches"
+            yield f"{unmatched:,} without a match: {command}"
+
+
+def unmatched_lines(document: Document) -> Iterator[str]:
+    """Yield the names of the selections that no tuple has matched, below their number."""
+    names = [row.name for row in view_rows(document) if row.is_unmatched]
+    yield f"{counted(len(names), 'selection')} without a match{':' if names else ''}"
+    yield from (f"  {shown_view(name)}" for name in names)
+
+
+def _unmatched(document: Document, rows: Iterable[ViewRow]) -> int:
+    """Count the selections without a match; 0 where no tuple has been read."""
+    has_tuples = any(stream.get("tuples") for stream in document["streams"].values())
+    return sum(row.is_unmatched for row in rows) if has_tuples else 0
 
 
 def stream_totals(document: Document) -> str:
@@ -129,8 +149,7 @@ def view_totals(document: Document) -> str:
     """Format how many views of each kind exist: '250 views: 200 selections (3 without a match), 50 window views'."""
     rows = list(view_rows(document))
     kinds = Counter(row.kind for row in rows)
-    has_tuples = any(stream.get("tuples") for stream in document["streams"].values())
-    idle = sum(row.kind == "selection" and row.rows == 0 for row in rows) if has_tuples else 0
+    idle = _unmatched(document, rows)
     unmatched = f" ({idle:,} without a match)" if idle else ""
     each = ", ".join(
         counted(count, _KINDS[kind]) + (unmatched if kind == "selection" else "")
@@ -189,20 +208,12 @@ def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is
         promise = (
             "kept" if standing and not violations else f"broken {violations:,}x" if violations else _NONE
         )
-    elif standing.get("promised") is not None:
-        promise = "active" if standing["promised"] else _starts(view)
+    elif (kept := Promise.of(view)) is not None:
+        promise = kept.words
     is_broken = state in ("failed", "retrying") or promise.startswith("broken")
     seconds = view.get("waiting_seconds") if batches else view.get("behind_seconds")
     lag = seconds if is_live else None
     return ViewRow(name, kind, state, rows, rate, lag, batches, promise, errors, is_broken)
-
-
-def _starts(view: Mapping[str, Any]) -> str:
-    """How many final windows a promise has of those that it needs."""
-    bound = view["standing"].get("bound")
-    needed = None if bound is None else windows_needed(bound)
-    final = view.get("final", 0)
-    return f"{final:,}/{needed:,} windows" if needed is not None and final < needed else "not yet"
 
 
 def stream_lag(stream: Mapping[str, Any]) -> float | None:
@@ -220,11 +231,11 @@ def _stream_cells(name: str, stream: Mapping[str, Any], *, is_live: bool) -> tup
     lag = stream.get("lag") or {}
     backlog = _NONE if lag.get("backlog") is None else backlog_words(lag)
     newest = stream.get("newest_event_time_us")
-    errors = sum((stream.get("quarantined") or {}).values()) + sum((stream.get("errors") or {}).values())
+    aside, errors = (sum((stream.get(what) or {}).values()) for what in ("quarantined", "errors"))
     return (
         *(name, _state(stream), f"{stream.get('tuples', 0):,}"),
         *(_rate(current_rate(stream, is_live=is_live)), backlog),
-        *(_NONE if newest is None else event_moment(newest, time.time()), f"{errors:,}"),
+        *(_NONE if newest is None else event_moment(newest, time.time()), f"{aside:,}", f"{errors:,}"),
     )
 
 

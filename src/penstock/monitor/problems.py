@@ -10,6 +10,7 @@ from typing import Any
 from penstock.monitor.book import Document
 from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.monitor.promises import Promise
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
 
@@ -35,6 +36,8 @@ def problem_lines(document: Document) -> Iterator[str]:
             yield trouble_words(name, trouble, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
+    if script := document.get("script"):
+        yield f"script {script['script']}: not applied, the run continues unchanged: {script['told']}"
     for path, rules in document.get("rules", {}).items():
         yield from _of_rules(path, rules)
     for name, view in document["views"].items():
@@ -70,6 +73,8 @@ def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     standing = view.get("standing") or {}
     if standing.get("violations"):
         yield f"{view_words(name)}: LOSS promise broken {counted(standing['violations'], 'time')}"
+    if (promise := Promise.of(view)) is not None and promise.fault is not None:
+        yield f"{view_words(name)}: {promise.fault}"
     if standing.get("overloaded"):
         yield f"{view_words(name)}: overloaded, most of its windows miss their deadline"
     if standing.get("failing"):

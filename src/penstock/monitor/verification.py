@@ -57,6 +57,7 @@ from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
+from penstock.stores.sqlite_ledger import SqliteReader
 
 _Found = TypeVar("_Found")
 #: documents of the ledger by the first part of their keys; those of registers are read by what knows more of them
@@ -264,8 +265,9 @@ def _ledger(layout: Layout, found: Findings) -> None:
         return
     found.files += 1
     found.bytes += path.stat().st_size
-    with reader.snapshot() as view:
-        found.look(path, view.check_sums)
+    if isinstance(reader, SqliteReader):
+        with reader.snapshot() as view:
+            found.look(path, view.check_sums)
     for key, _ in found.look(path, lambda: list(reader.scan())) or ():
         document = StoredDocument(layout.ledger, key)
         if isinstance(key[0], str) and key[0] in _LEDGER:

@@ -35,8 +35,8 @@ def texts_of(values: pa.Array) -> list[str | None]:
     return [None if value is None else str(value) for value in values.to_pylist()]
 
 
-def rows_with(rows: pa.RecordBatch, search: str) -> pa.RecordBatch:
-    """The rows of which a cell has a text in it, in any case."""
+def places_with(rows: pa.RecordBatch, search: str) -> pa.Array:
+    """The places of the rows of which a cell has a text in it, in any case."""
     found: Any = pa.array([False] * rows.num_rows)
     for column in rows.columns:
         if pa.types.is_string(column.type):
@@ -49,7 +49,7 @@ def rows_with(rows: pa.RecordBatch, search: str) -> pa.RecordBatch:
             texts = pa.array(texts_of(column), pa.string())
         has = pc.match_substring(texts, search, ignore_case=True)
         found = pc.or_(found, pc.fill_null(has, False))
-    return rows.filter(found)
+    return pc.indices_nonzero(found)
 
 
 def _cells(values: pa.Array) -> list[Cell]:

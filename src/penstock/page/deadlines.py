@@ -111,6 +111,7 @@ def _view(snapshot: Snapshot, name: str, windows: Sequence[Window]) -> dict[str,
         "allowance": (standing.get("constraint") or {}).get("k"),
         "asks": asked_of(windows, short_name(name)),
         "overloaded": bool(standing.get("overloaded")),
+        "broken": standing.get("violations") or 0,
     }
 
 

@@ -15,6 +15,7 @@ from penstock.monitor.book import Document
 from penstock.monitor.folder import folder_layout, folder_status
 from penstock.page.answers import encoded
 from penstock.page.histories import Histories
+from penstock.page.judgements import Judgements
 from penstock.page.overview import overview_answer
 from penstock.page.tail import EventTail
 from penstock.page.views import RowSamples, ViewIndex, ViewTable
@@ -33,6 +34,8 @@ _STALE_SECONDS = 5.0
 _LOOKED_SECONDS = 10.0
 #: a request waits so long for a status that is read anew
 _WAIT_SECONDS = 30.0
+#: seconds that one reading spends on how many early answers were within their bound
+_JUDGING_SECONDS = 0.2
 _EMPTY: Document = {"streams": {}, "views": {}}
 
 Signature = tuple[Any, ...]
@@ -95,6 +98,8 @@ class FolderReader:
         self._clock = clock
         self._tail = EventTail(self.layout.events)
         self._histories = Histories()
+        #: how many early answers were within their bound
+        self.judgements = Judgements()
         self._catalog: tuple[int | None, Document, ViewIndex] = (None, _EMPTY, ViewIndex(_EMPTY))
         self._samples = RowSamples(self._catalog[2])
         self._snapshot: Snapshot | None = None
@@ -227,7 +232,9 @@ class FolderReader:
             catalog = known_catalog(self.layout) or _EMPTY
             index = ViewIndex(catalog)
             self._catalog = signature, catalog, index
-        return folder_status(self.folder, catalog), catalog, index
+        document = folder_status(self.folder, catalog)
+        self.judgements.put(self.layout, document["views"], _JUDGING_SECONDS)
+        return document, catalog, index
 
 
 def file_signature(path: Path) -> Signature | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import html
 from collections.abc import Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
@@ -10,9 +11,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.page.answers import encoded
 from penstock.page.listening import Rules
 
 _COOKIE = "penstock_token"
@@ -31,6 +33,14 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+
+
+#: a page in words
+_PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Penstock</title>'
+    '<link rel="stylesheet" href="/static/css/system.css"></head>'
+    '<body><main><h1>Penstock cannot show this</h1><p>{sentence}</p><p><a href="/">Open the overview</a></p></main></body></html>'
+)
 
 
 class Guard:
@@ -66,15 +76,15 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
-            return refused(405, "The page is read-only: it answers GET and HEAD.", {"allow": "GET, HEAD"})
+            return Refusal(405, "The page is read-only: it answers GET and HEAD.", {"allow": "GET, HEAD"})
         if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_ADDRESS:
-            return refused(413, f"The address is longer than {MOST_ADDRESS:,} characters.")
+            return Refusal(413, f"The address is longer than {MOST_ADDRESS:,} characters.")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _MOST_HEADERS:
-            return refused(413, f"The headers have more than {_MOST_HEADERS:,} bytes.")
+            return Refusal(413, f"The headers have more than {_MOST_HEADERS:,} bytes.")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return refused(413, "The page answers no request with a body.", {"connection": "close"})
+            return Refusal(413, "The page answers no request with a body.", {"connection": "close"})
         if self._rules.is_loopback and not _is_loopback(headers.get("host", "")):
-            return refused(
+            return Refusal(
                 400,
                 "The Host header must name this machine: localhost or a loopback address, as 127.0.0.1 or [::1].",
             )
@@ -95,22 +105,39 @@ class Guard:
             return None
         if any(_same(value, token) for value in _cookies(headers)):
             return None
-        return refused(
+        return Refusal(
             401,
             "This page wants its token: open the address that was printed at the start, or send it as a Bearer token.",
             {"www-authenticate": "Bearer"},
         )
 
 
-def refused(status: int, sentence: str, headers: MutableMapping[str, str] | None = None) -> JSONResponse:
-    """An error as JSON.
+class Refusal(Response):
+    """An error: JSON for programs, a page in words for a browser.
 
     Args:
         status: of HTTP.
         sentence: what is wrong.
         headers: beside the usual ones.
     """
-    return JSONResponse({"error": sentence}, status, headers)
+
+    def __init__(self, status: int, sentence: str, headers: MutableMapping[str, str] | None = None) -> None:
+        super().__init__(encoded({"error": sentence}), status, headers, "application/json")
+        self._sentence = sentence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request in the form that it accepts."""
+        if not is_browser(Headers(scope=scope)):
+            await super().__call__(scope, receive, send)
+            return
+        kept = {name: value for name, value in self.headers.items() if not name.startswith("content-")}
+        words = _PAGE.format(sentence=html.escape(self._sentence)).encode("utf-8", "replace")
+        await HTMLResponse(words, self.status_code, kept)(scope, receive, send)
+
+
+def is_browser(headers: Headers) -> bool:
+    """Whether a request asks for a page, as the address bar of a browser does."""
+    return "text/html" in headers.get("accept", "")
 
 
 def _is_loopback(header: str) -> bool:

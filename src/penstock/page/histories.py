@@ -11,11 +11,15 @@ import math
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from penstock.page.answers import epoch, seconds
+from penstock.page.happenings import Happening, Happenings
+from penstock.page.paces import Pace, PaceMeter
 from penstock.spark.publication.kinds import results_of
 
 #: points of a history
@@ -103,6 +107,20 @@ class Ring:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What changed a plan, or kept it.
+
+    Attributes:
+        event: of it.
+        before, order: the columns, predicates or inputs in the order before it, and from then on; empty where no event says.
+    """
+
+    event: Event
+    before: Sequence[str]
+    order: Sequence[str]
+
+
 class Histories:
     """The histories of a folder; any thread may call any method."""
 
@@ -115,18 +133,23 @@ class Histories:
         self._totals: dict[str, dict[str, float]] = {}
         self._backlogs: dict[str, float | None] = {}
         self._newest: dict[str, float] = {}
+        self._happenings = Happenings()
+        self._paces: dict[str, PaceMeter] = {}
         self._attributes: dict[str, list[str]] = {}
         self._orders: dict[str, list[int]] = {}
         self._runners_up: dict[str, list[int]] = {}
         self._found: dict[str, Event] = {}
-        self._switches: deque[Event] = deque(maxlen=_SWITCHES)
+        self._switches: deque[Switch] = deque(maxlen=_SWITCHES)
+        self._ordered: dict[tuple[str, str], list[str]] = {}
 
     def take(self, event: Event) -> None:
         """Takes in an event; kinds and fields that are not known do no harm."""
         kind = str(event.get("kind"))
+        with self._lock:
+            self._happenings.add(event)
         if kind in _SWITCH_KINDS and event.get("action") != "SampleTuples":
             with self._lock:
-                self._switches.append(event)
+                self._switches.append(self._switched(kind, event))
         take_in = _HANDLERS.get(kind)
         at = epoch(event.get("time"))
         if take_in is None or at is None:
@@ -135,7 +158,25 @@ class Histories:
         with self._lock, suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
             take_in(self, at, event)
 
-    def switches(self) -> list[Event]:
+    def _switched(self, kind: str, event: Event) -> Switch:
+        if kind == "decision":
+            stream, columns = str(event.get("stream")), self._columns_of
+            found = [_order_in(event, what) for what in ("before", "arrangement")]
+            return Switch(event, *(columns(stream, order) for order in found))
+        told = event.get("order")
+        order = [
+            str(each) for each in (told if isinstance(told, list) else str(told or "").split("; ")) if each
+        ]
+        key = kind, str(event.get("view"))
+        before, self._ordered[key] = self._ordered.get(key, []), order
+        return Switch(event, before, order)
+
+    def news(self, most: int) -> list[Happening]:
+        """Return what happened, newest first; see `Happenings.newest`."""
+        with self._lock:
+            return self._happenings.newest(most)
+
+    def switches(self) -> list[Switch]:
         """Return what changed a plan, newest first."""
         with self._lock:
             return list(reversed(self._switches))
@@ -143,12 +184,23 @@ class Histories:
     def stream(self, name: str, most: int = MOST_POINTS) -> Columns:
         """The history of a stream: `at`, `rate`, `seconds`, `newest_event`, `backlog`."""
         found = self._columns(self._streams, name, _stream_ring, most)
-        tuples, spent, _ = found.pop("tuples"), found.pop("spent"), found.pop("delay")
+        tuples, spent = found.pop("tuples"), found.pop("spent")
+        del found["delay"], found["pairs"]
         rate = [
             count / time if count is not None and time else None
             for count, time in zip(tuples, spent, strict=True)
         ]
         return {"at": found.pop("at"), "rate": rate, **found}
+
+    def pace(self, stream: str, now: float) -> Pace:
+        """How a stream's arrivals and answers compare; `now` in epoch seconds."""
+        with self._lock:
+            return self._paces[stream].pace(now) if stream in self._paces else Pace()
+
+    def matches(self, stream: str) -> Columns:
+        """The matches of all rules of a stream: `at`, `rows`, how many since the first event that was read."""
+        found = self._columns(self._streams, stream, _stream_ring, MOST_POINTS)
+        return {"at": found["at"], "rows": list(accumulate(pairs or 0.0 for pairs in found["pairs"]))}
 
     def delays(self, stream: str) -> Columns:
         """The largest delays of a stream's batches: `at`, `delay`; those too long to matter for slack left out."""
@@ -202,15 +254,23 @@ class Histories:
         self._streams.setdefault(name, _stream_ring()).add(
             at=at,
             tuples=event.get("tuples"),
+            pairs=event.get("pairs"),
             spent=spent,
             seconds=spent,
             newest_event=self._newest.get(name),
             backlog=self._backlogs.get(name),
             delay=delay,
         )
+        self._paces.setdefault(name, PaceMeter()).add_batch(at, float(event["tuples"]), spent)
 
-    def _lag(self, _: float, event: Event) -> None:
-        self._backlogs[event["stream"]] = event.get("backlog")
+    def _lag(self, at: float, event: Event) -> None:
+        name, backlog = event["stream"], event.get("backlog")
+        self._backlogs[name] = backlog
+        self._paces.setdefault(name, PaceMeter()).add_backlog(at, backlog, event.get("unit"))
+
+    def _begun(self, _: float, __: Event) -> None:
+        # what an earlier run answered says nothing of this one
+        self._paces.clear()
 
     def _sampled(self, at: float, event: Event) -> None:
         ring = self._plans.setdefault(event["stream"], _plan_ring())
@@ -225,12 +285,12 @@ class Histories:
         if event.get("action") == "SampleTuples":
             return
         stream, figures = event["stream"], dict(event["figures"])
-        self._orders[stream] = list((event.get("arrangement") or {}).get("order", ()))
+        self._orders[stream] = _order_in(event, "arrangement")
         if event.get("action") == "KeepSequence":
             # the order was kept: the one before it is that of the decision which put it in
             figures["evaluations_before"] = self._found.get(stream, {}).get("evaluations_before")
         self._found[stream] = figures
-        self._runners_up[stream] = list((event.get("runner_up") or {}).get("order", ()))
+        self._runners_up[stream] = _order_in(event, "runner_up")
 
     def _windows(self, at: float, event: Event) -> None:
         views = event.get("views") or {}
@@ -263,6 +323,13 @@ class Histories:
             self._views.setdefault(name, _view_ring()).add(at=at, slack=slack, **totals)
 
 
+def _order_in(event: Event, what: str) -> list[int]:
+    """The order of an arrangement that an event has; an event of another version has none."""
+    arrangement = event.get(what)
+    order = arrangement.get("order") if isinstance(arrangement, Mapping) else None
+    return order if isinstance(order, list) else []
+
+
 def _spent(event: Event, parts: tuple[str, ...]) -> float:
     return sum(float(event.get(f"{part}_seconds") or 0.0) for part in parts)
 
@@ -285,7 +352,9 @@ def _delay(event: Event, before: float | None) -> float | None:
 
 
 def _stream_ring() -> Ring:
-    return Ring(tuples=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most)
+    return Ring(
+        tuples=_sum, pairs=_sum, spent=_sum, seconds=_most, newest_event=_last, backlog=_last, delay=_most
+    )
 
 
 def _lane_ring() -> Ring:
@@ -301,6 +370,7 @@ def _view_ring() -> Ring:
 
 
 _HANDLERS: dict[str, Callable[[Histories, float, Event], None]] = {
+    "run_started": Histories._begun,
     "batch": Histories._batch,
     "lag": Histories._lag,
     "sequence_sampled": Histories._sampled,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -58,14 +59,34 @@ def overview_answer(
             _stream(name, stream, document, histories) for name, stream in islice(streams.items(), _STREAMS)
         ],
         "lanes": list(islice(_lanes(document, catalog, histories), _LANES)),
+        "deadlines": standing_of_deadlines(document["views"]),
         "news": [
             {
-                "at": epoch(event.get("time")),
-                "kind": str(event.get("kind")),
-                "text": cut(_untimed(event), _LINE),
+                "at": epoch(each.event.get("time")),
+                "kind": str(each.event.get("kind")),
+                "text": cut(_untimed(each.event), _LINE),
+                "count": each.count,
             }
-            for event in reversed(document["news"][-_NEWS:])
+            for each in histories.news(_NEWS)
         ],
+    }
+
+
+def standing_of_deadlines(views: Mapping[str, Document]) -> dict[str, int]:
+    """Count the views with a deadline: `views`, `overloaded`, and how many times a LOSS promise was `broken`.
+
+    Args:
+        views: of a status; see `folder_status`.
+    """
+    standings = [
+        view.get("standing") or {}
+        for view in views.values()
+        if "released" in view and not view.get("dropped")
+    ]
+    return {
+        "views": len(standings),
+        "overloaded": sum(bool(standing.get("overloaded")) for standing in standings),
+        "broken": sum(standing.get("violations") or 0 for standing in standings),
     }
 
 
@@ -93,6 +114,7 @@ def _summed(what: str) -> Any:
 def _stream(name: str, stream: Document, document: Document, histories: Histories) -> dict[str, Any]:
     is_live = document["state"] in ("running", "starting")
     lag = stream.get("lag") or {}
+    pace = histories.pace(name, time.time() if is_live else epoch(stream.get("last_batch")) or 0.0)
     windows = sum(
         view.get("stream") == name and not view.get("dropped") for view in document["views"].values()
     )
@@ -103,7 +125,10 @@ def _stream(name: str, stream: Document, document: Document, histories: Historie
         "matched": stream.get("matched") or 0,
         "quarantined": _summed("quarantined")(stream),
         "errors": _summed("errors")(stream),
+        "is_read": bool(stream.get("recent")),
         "rate": current_rate(stream, is_live=is_live),
+        "answered": pace.answered,
+        "arrives": pace.arrives,
         "lag": stream_lag(stream) if is_live else None,
         "backlog": None if lag.get("backlog") is None else backlog_words(lag),
         "newest_event": seconds(stream.get("newest_event_time_us")),

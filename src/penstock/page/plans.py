@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.page.answers import cut, encoded, epoch, short_name
 from penstock.page.folder import Snapshot
+from penstock.page.histories import Switch
 from penstock.page.overview import points
 from penstock.page.views import kind_of
 
@@ -27,7 +28,7 @@ def plans_answer(snapshot: Snapshot) -> bytes:
         {
             "streams": [_stream(snapshot, name, stream, points(len(streams))) for name, stream in streams],
             "joins": [_join(snapshot, name) for name in joins[:_MOST]],
-            "switches": [_switch(event) for event in snapshot.histories.switches()],
+            "switches": [_switch(each) for each in snapshot.histories.switches()],
         }
     )
 
@@ -53,7 +54,7 @@ def _stream(snapshot: Snapshot, name: str, stream: Mapping[str, Any], most: int)
     }
 
 
-def _shown(sequence: list[str]) -> list[str]:
+def _shown(sequence: Sequence[str]) -> list[str]:
     return [cut(column) for column in sequence[:_MOST_COLUMNS]]
 
 
@@ -99,14 +100,17 @@ def _order(steps: list[dict[str, Any]]) -> str | None:
     return "; ".join(told) or None
 
 
-def _switch(event: Mapping[str, Any]) -> dict[str, Any]:
-    order, reason = event.get("order"), event.get("reason") or event.get("told")
-    words = ": ".join(_words(each) for each in (order, reason) if each)
+def _switch(switch: Switch) -> dict[str, Any]:
+    event = switch.event
+    reason = event.get("reason") or event.get("told") or ""
     return {
         "at": epoch(event.get("time")),
         "subject": short_name(str(event.get("view") or event.get("stream") or event.get("lane") or "")),
         "kind": str(event.get("kind")),
-        "text": cut(words, _TEXT),
+        "is_kept": event.get("action") == "KeepSequence",
+        "text": cut(_words(reason), _TEXT),
+        "before": _shown(switch.before),
+        "order": _shown(switch.order),
         "figures": {
             str(name): cut(value) if isinstance(value, str) else value
             for name, value in (event.get("figures") or {}).items()

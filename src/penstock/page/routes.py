@@ -27,17 +27,17 @@ from penstock.page.answers import encoded
 from penstock.page.asking import Asking, Script
 from penstock.page.deadlines import Outcomes, deadlines_answer
 from penstock.page.folder import FolderReader, Snapshot, UnreadError
-from penstock.page.guard import Guard, refused
+from penstock.page.guard import Guard, Refusal, is_browser
 from penstock.page.listening import Rules
 from penstock.page.metrics import Exposition
 from penstock.page.plans import plans_answer
 from penstock.page.quarantine import MOST_LIMIT as MOST_RECORDS
 from penstock.page.quarantine import quarantine_answer, records_answer
-from penstock.page.rows import FORMATS, ORDERS, file_name, rows_answer, rows_file
+from penstock.page.rows import FORMATS, ORDERS, Asked, file_name, rows_answer, rows_file
 from penstock.page.rows import MOST_LIMIT as MOST_ROWS
 from penstock.page.view import view_answer
 from penstock.page.views import KINDS, MOST_LIMIT, ONLY, SORTS, one_of
-from penstock.page.windows import Judgements, window_answer, windows_answer
+from penstock.page.windows import window_answer, windows_answer
 
 _log = logging.getLogger(__name__)
 STATIC = Path(str(resources.files("penstock.page"))) / "static"
@@ -90,7 +90,7 @@ class Routes:
         self._changed = asyncio.Event()
         self._is_closing = False
         self._workers = CapacityLimiter(_WORKERS)
-        self._judgements, self._outcomes = Judgements(), Outcomes()
+        self._judgements, self._outcomes = reader.judgements, Outcomes()
         self._exposition = Exposition(reader.current, self._kept)
 
     def app(self, rules: Rules, *, metrics_alone: bool = False) -> ASGIApp:
@@ -194,15 +194,15 @@ class Routes:
         return deadlines_answer(self._reader.layout, snapshot, self._outcomes)
 
     def _rows(self, request: Request, snapshot: Snapshot) -> bytes:
-        return rows_answer(
-            self._reader.layout,
-            snapshot,
-            named(request),
-            offset=number(request, "offset", 0, 1 << 53),
+        given = request.query_params
+        asked = Asked(
             limit=number(request, "limit", 100, MOST_ROWS),
-            search=request.query_params.get("search", ""),
-            order=one_of("order", request.query_params.get("order", "newest"), ORDERS),
+            search=given.get("search", ""),
+            order=one_of("order", given.get("order", ORDERS[0]), ORDERS),
+            at=number(request, "at", 0, 1 << 53) if "at" in given else None,
+            is_back=one_of("back", given.get("back", "0"), ("0", "1")) == "1",
         )
+        return rows_answer(self._reader.layout, snapshot, named(request), asked)
 
     def _records(self, request: Request, snapshot: Snapshot) -> bytes:
         limit = number(request, "limit", 100, MOST_RECORDS)
@@ -237,10 +237,11 @@ class Routes:
         except Exception as error:
             # a file of another version, or half of one: the page goes on
             _log.warning("cannot answer %s: %s: %s", request.url.path, type(error).__name__, error)
-            return refused(503, "The page cannot answer this now: a file of the folder cannot be read.")
+            return Refusal(503, "The page cannot answer this now: a file of the folder cannot be read.")
 
     def _kept(self, views: Mapping[str, Document]) -> Mapping[str, float | None]:
-        return self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        found = self._judgements.of(self._reader.layout, views, _SCRAPE_SECONDS)
+        return {name: None if judgement is None else judgement.within for name, judgement in found.items()}
 
     async def _scrape(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
@@ -371,16 +372,19 @@ async def _healthy(_: Request) -> Response:
     return _json(encoded({"healthy": True}))
 
 
-async def _http_error(_: Request, error: HTTPException) -> Response:
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404 and is_browser(request.headers):
+        # the page itself says that it has no such address
+        return FileResponse(STATIC / "index.html", 404, headers={"cache-control": "no-cache"})
     sentences = {404: "The page has no such address.", 405: "The page is read-only: it answers GET and HEAD."}
-    return refused(error.status_code, sentences.get(error.status_code, error.detail))
+    return Refusal(error.status_code, sentences.get(error.status_code, error.detail))
 
 
 async def _failure(_: Request, error: PenstockError) -> Response:
     if isinstance(error, UnknownNameError):
-        return refused(404, str(error))
+        return Refusal(404, str(error))
     if isinstance(error, DamagedError):
-        return refused(503, f"{error.path} {error.fault}")
-    return refused(
+        return Refusal(503, f"{error.path} {error.fault}")
+    return Refusal(
         400 if isinstance(error, InputError) and not isinstance(error, UnreadError) else 503, str(error)
     )

@@ -5,23 +5,28 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import InputError
 from penstock.page.answers import encoded
-from penstock.page.cells import cells_of, rows_with, texts_of
+from penstock.page.cells import Cell, cells_of, places_with, texts_of
 from penstock.page.folder import Snapshot
-from penstock.spark.results.read_plain import plain_batches, plain_rows
+from penstock.spark.results.read_plain import plain_rows, stored_rows
+from penstock.spark.results.stored_rows import Part, StoredRows
 from penstock.spark.results.texts import csv_line, csv_lines, has_form, json_lines
 from penstock.spark.storage.layout import Layout
 
 #: rows of one answer, and of a file
 MOST_LIMIT, MOST_DOWNLOADED = 1_000, 100_000
-#: rows that are looked through for one answer
+#: stored rows that are looked at for one answer
 _MOST_LOOKED = 1_000_000
+#: rows that are taken from a table at a time
+_PART = 10_000
 #: by format of a file its media type
 FORMATS = {
     "csv": "text/csv; charset=utf-8",
@@ -31,58 +36,90 @@ FORMATS = {
 ORDERS = ("newest", "oldest")
 
 
-def rows_answer(
-    layout: Layout, snapshot: Snapshot, asked: str, *, offset: int, limit: int, search: str, order: str
-) -> bytes:
-    """Some rows of a view, among the first _MOST_LOOKED in this order.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows of a view are asked for.
 
-    `looked` says how many were looked at, `is_whole` whether none that is asked for was left out for that bound.
+    Attributes:
+        limit: rows at the most.
+        search: text that a cell must have, in any case; "" for all rows.
+        order: one of ORDERS.
+        at: the place where they begin: how many stored rows are older; None: where the order begins.
+        is_back: whether the rows before that place are asked for, those nearest to it.
+    """
+
+    limit: int
+    search: str = ""
+    order: str = ORDERS[0]
+    at: int | None = None
+    is_back: bool = False
+
+
+def rows_answer(layout: Layout, snapshot: Snapshot, view: str, asked: Asked) -> bytes:
+    """Some rows of a view; at most _MOST_LOOKED stored rows are looked at for them.
+
+    `stored` says how many rows are stored, those of other views in the same files too. `begin` and `end` are places like `at`: all
+    rows between them that are asked for are given. `is_whole` says whether no older revisions of windows are left out.
 
     Args:
         layout: of the results folder.
         snapshot: of the folder.
-        asked: the view's name, whole or as lists show it.
-        offset, limit: which of the rows found.
-        search: text that a cell must have, in any case; "" for all rows.
-        order: one of ORDERS.
+        view: the view's name, whole or as lists show it.
+        asked: which rows.
 
     Raises:
         UnknownNameError: there is no such view, or it has no results yet.
         InputError: only Spark computes its columns, or a file is damaged (`DamagedError`).
     """
-    name = snapshot.views.index.named(asked)
-    known = snapshot.views.line(name)["rows"]
-    schema, batches, is_whole = _batches(layout, name, newest_first=order == "newest")
-    taken: list[pa.RecordBatch] = []
-    found = looked = 0
-    is_counted = True
-    for batch in batches:
-        if not search and known is not None and found >= offset + limit:
-            is_counted = False
-            break
-        if looked >= _MOST_LOOKED:
-            is_counted = is_whole = False
-            break
-        looked += batch.num_rows
-        rows = rows_with(batch, search) if search else batch
-        begin, end = max(0, offset - found), max(0, offset + limit - found)
-        if begin < min(end, rows.num_rows):
-            taken.append(rows.slice(begin, end - begin))
-        found += rows.num_rows
-    table = pa.Table.from_batches(taken, schema)
-    columns = [cells_of(column) for column in table.columns]
+    name = snapshot.views.index.named(view)
+    stored, is_whole = _stored(layout, name)
+    count = stored.count
+    is_newest_first = asked.order == "newest"
+    start = count if is_newest_first else 0
+    at = start if asked.at is None else min(asked.at, count)
+    rows, end = _looked_at(stored, at, asked, is_newest_first != asked.is_back)
+    begin = at
+    if asked.is_back:
+        rows, begin, end = rows[::-1], end, at
+        if begin == start and len(rows) < asked.limit:
+            # a page that is not full is the last one, never the first
+            rows, end = _looked_at(stored, start, asked, is_newest_first)
     return encoded(
         {
             "view": name,
-            "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
-            "rows": [list(row) for row in zip(*columns, strict=True)],
-            # rows may have come since the snapshot
-            "count": found if is_counted or search or known is None else max(found, known),
-            "offset": offset,
-            "looked": looked,
+            "columns": [{"name": field.name, "type": str(field.type)} for field in stored.schema],
+            "rows": rows,
+            "count": snapshot.views.line(name)["rows"],
+            "stored": count,
+            "begin": begin,
+            "end": end,
             "is_whole": is_whole,
         }
     )
+
+
+def _looked_at(
+    stored: StoredRows | _TableRows, at: int, asked: Asked, newest_first: bool
+) -> tuple[list[list[Cell]], int]:
+    """The rows that are asked for from a place on, as cells, and the place where the search for them ended."""
+    taken: list[pa.RecordBatch] = []
+    left, end = asked.limit, at
+    for part in stored.parts(at, newest_first=newest_first):
+        rows, numbers, end = part.rows, part.numbers, part.end
+        if asked.search:
+            places = places_with(rows, asked.search)
+            rows, numbers = rows.take(places), numbers[places.to_numpy()]
+        is_full = rows.num_rows >= left
+        if is_full:
+            rows = rows.slice(0, left)
+            # what follows the last row, in the order of reading
+            end = int(numbers[left - 1]) + (not newest_first) if left else at
+        taken.append(rows)
+        left -= rows.num_rows
+        if is_full or abs(end - at) >= _MOST_LOOKED:
+            break
+    columns = [cells_of(column) for column in pa.Table.from_batches(taken, stored.schema).columns]
+    return [list(row) for row in zip(*columns, strict=True)], end
 
 
 def rows_file(layout: Layout, snapshot: Snapshot, asked: str, file_format: str, search: str) -> IO[bytes]:
@@ -95,8 +132,8 @@ def rows_file(layout: Layout, snapshot: Snapshot, asked: str, file_format: str, 
         file_format: one of FORMATS.
         search: text that a cell must have, in any case; "" for all rows.
     """
-    schema, batches, _ = _batches(layout, snapshot.views.index.named(asked), newest_first=True)
-    chosen = _first(batches, search)
+    stored, _ = _stored(layout, snapshot.views.index.named(asked))
+    schema, chosen = stored.schema, _newest(stored, search)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
     try:
         if file_format == "parquet":
@@ -117,14 +154,34 @@ def file_name(view: str, file_format: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', view)[:80]}.{file_format}"
 
 
-def _batches(
-    layout: Layout, view: str, *, newest_first: bool
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch], bool]:
-    """The columns of a view, its rows, and whether none is left out: a window view has those of its newest revisions."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _TableRows:
+    """Rows that are in memory, all of them a view's; members as of `StoredRows`."""
+
+    table: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    @property
+    def count(self) -> int:
+        return int(self.table.num_rows)
+
+    def parts(self, begin: int = 0, *, newest_first: bool = False) -> Iterator[Part]:
+        numbers = np.arange(begin)[::-1] if newest_first else np.arange(begin, self.count)
+        for first in range(0, len(numbers), _PART):
+            part = numbers[first : first + _PART]
+            (rows,) = self.table.take(pa.array(part)).combine_chunks().to_batches()
+            yield Part(rows, part, int(part[-1]) + (not newest_first))
+
+
+def _stored(layout: Layout, view: str) -> tuple[StoredRows | _TableRows, bool]:
+    """The rows of a view, and whether none is left out: a window view has those of its newest revisions."""
     try:
-        found = plain_batches(layout, view, newest_first=newest_first)
+        found = stored_rows(layout, view)
         if found is not None:
-            return *found, True
+            return found, True
         plain = plain_rows(layout, view, 0, most_read=_MOST_LOOKED)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         plain = None
@@ -133,21 +190,18 @@ def _batches(
             f"The page cannot show the rows of {view[:100]}: Spark computes its columns. "
             f"Use `penstock results {layout.output} {view[:100]}`."
         )
-    rows = plain.rows
-    if newest_first:
-        rows = rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))
-    return rows.schema, iter(rows.to_batches()), plain.is_whole
+    return _TableRows(plain.rows), plain.is_whole
 
 
-def _first(batches: Iterator[pa.RecordBatch], search: str) -> Iterator[pa.RecordBatch]:
-    found = looked = 0
-    for batch in batches:
-        if found >= MOST_DOWNLOADED or looked >= _MOST_LOOKED:
-            return
-        looked += batch.num_rows
-        rows = (rows_with(batch, search) if search else batch).slice(0, MOST_DOWNLOADED - found)
+def _newest(stored: StoredRows | _TableRows, search: str) -> Iterator[pa.RecordBatch]:
+    found, count = 0, stored.count
+    for part in stored.parts(count, newest_first=True):
+        rows = part.rows.take(places_with(part.rows, search)) if search else part.rows
+        rows = rows.slice(0, MOST_DOWNLOADED - found)
         found += rows.num_rows
         yield rows
+        if found >= MOST_DOWNLOADED or count - part.end >= _MOST_LOOKED:
+            return
 
 
 def _lines(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file_format: str) -> Iterator[str]:

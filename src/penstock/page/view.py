@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import PenstockError, SqlError
-from penstock.page.answers import encoded, epoch
+from penstock.page.answers import encoded, epoch, short_name
 from penstock.page.asking import Script
 from penstock.page.folder import Snapshot
 from penstock.spark.reporting.definitions import is_selection, number_of
@@ -13,6 +14,8 @@ from penstock.spark.results.joined_rows import LANES
 from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.storage.layout import Layout
 
+#: points of a line
+_LEAST_POINTS = 2
 #: parts of a clause that are listed
 _MOST_PARTS = 200
 
@@ -32,14 +35,12 @@ def view_answer(layout: Layout, snapshot: Snapshot, asked: str, script: Script |
     index = snapshot.views.index
     name = index.named(asked)
     entry = index.entries[name]
-    history = snapshot.histories.view(name)
-    shown = {what: history[what] for what in ("at", "rows")}
     return encoded(
         {
             **snapshot.views.line(name),
             "definition": number_of(entry),
             "declared": epoch(entry.get("declared")),
-            "history": shown if history["at"] else snapshot.views.samples.history(name),
+            "history": _history(snapshot, name, entry),
             "error": _error(snapshot, name),
             "dropped": bool(entry.get("dropped")),
             "clause": _clause(entry),
@@ -49,6 +50,21 @@ def view_answer(layout: Layout, snapshot: Snapshot, asked: str, script: Script |
             "output": str(layout.output),
         }
     )
+
+
+def _history(snapshot: Snapshot, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a view over time, `at` and `rows`; `of`: the stream of which all rules are counted together, else None.
+
+    Events do not count the matches of each rule: while nobody has looked at a live run, those of all rules are what is known.
+    """
+    own = snapshot.histories.view(name)
+    found: dict[str, Any] = {what: own[what] for what in ("at", "rows")}
+    if not own["at"]:
+        found = snapshot.views.samples.history(name)
+        if len(found["at"]) < _LEAST_POINTS and is_selection(entry):
+            stream = entry["stream"]
+            return {**snapshot.histories.matches(stream), "of": short_name(stream)}
+    return {**found, "of": None}
 
 
 def _error(snapshot: Snapshot, name: str) -> str | None:

@@ -4,235 +4,41 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.details import why_open
+from penstock.monitor.promises import Promise
 from penstock.page.answers import cut, encoded, seconds, short_name
-from penstock.page.cells import Cell, cells_of, texts_of
+from penstock.page.cells import Cell, cells_of
 from penstock.page.folder import Snapshot
+from penstock.page.judgements import Ints, Judgement, Judgements, Revisions, codes_of, read_revisions
 from penstock.page.overview import points
 from penstock.page.views import kind_of
-from penstock.spark.results.read_plain import window_revisions
-from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, ROW, SLACK, UPSERT
+from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, SLACK, UPSERT
 from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
 
 #: views of one answer, groups and windows of a view's page, revisions of a window
 _MOST_VIEWS, _MOST_GROUPS, _MOST_WINDOWS, _MOST_REVISIONS = 1_000, 200, 300, 50
-#: rows of a view that are looked at for how many answers were within the bound
-_MOST_ROWS = 500_000
 #: revisions of a view that are looked at for its page, the newest
 _MOST_SHOWN = 200_000
-#: seconds that one answer spends on that, and after which a view is looked at again where it has new rows
-_JUDGING_SECONDS, _JUDGED_SECONDS = 0.5, 10.0
-_WINDOW = ("start", "end")
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Revisions:
-    """The newest revisions of a window view's rows.
-
-    Attributes:
-        table: see `window_revisions`.
-        marks: how MARKS are called.
-        keys: the names of its keys, each with the column of ROW that has it.
-        values: the columns that are neither keys nor windows.
-        rows: a number for each row (window and key) of the results, at each revision.
-        order: positions by row, its revisions in order.
-        is_whole: whether these are all revisions.
-    """
-
-    table: pa.Table
-    marks: Mapping[str, str]
-    keys: Mapping[str, pa.ChunkedArray]
-    values: Sequence[str]
-    rows: Ints
-    order: Ints
-    is_whole: bool
-
-    def mark(self, name: str) -> pa.ChunkedArray:
-        """A column of MARKS."""
-        return self.table.column(self.marks[name])
-
-    def moments(self, part: str) -> Ints:
-        """The start or end of each row's window, microseconds."""
-        moments = pc.struct_field(self.table.column(ROW), part).cast(pa.int64())
-        found: Ints = moments.to_numpy()
-        return found
-
-
-def read_revisions(layout: Layout, view: str, most: int) -> Revisions:
-    """The newest revisions of a window view's rows, `most` at the most; raises what `window_revisions` raises."""
-    table, marks, is_whole = window_revisions(layout, view, most)
-    row = table.column(ROW)
-    parts = [field.name for field in row.type if field.name not in _WINDOW]
-    own = table.column_names[: table.column_names.index(marks[REVISION])]
-    keys: dict[str, pa.ChunkedArray] = {}
-    for part in parts:
-        values = pc.struct_field(row, part)
-        keys[next((name for name in own if name not in keys and table.column(name).equals(values)), part)] = (
-            values
-        )
-    others = [
-        name for name in own if name not in keys and not pa.types.is_struct(table.schema.field(name).type)
-    ]
-    rows = np.zeros(table.num_rows, np.int64)
-    for part in [*_WINDOW, *parts]:
-        codes = _codes(pc.struct_field(row, part))
-        rows = np.unique(rows * (table.num_rows + 1) + codes, return_inverse=True)[1].astype(np.int64)
-    revisions = table.column(marks[REVISION]).to_numpy()
-    order = np.lexsort((revisions, rows)).astype(np.int64)
-    return Revisions(table, marks, keys, others, rows, order, is_whole)
-
-
-def _codes(values: pa.ChunkedArray) -> Ints:
-    """A number for each value, equal ones the same; of structs and lists those of one text are equal."""
-    own = values.combine_chunks()
-    if pa.types.is_nested(own.type):
-        own = pa.array(texts_of(own), pa.string())
-    found: Ints = own.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What a view was judged by.
-
-    Attributes:
-        rows: that it had then.
-        at: when that began, on the monotonic clock.
-        share: see `share_within`.
-    """
-
-    rows: int = -1
-    at: float = -_JUDGED_SECONDS
-    share: float | None = None
-
-
-class Judgements:
-    """Shares of final windows whose early answers were within the bound, worked out a little at a time; any thread may ask."""
-
-    def __init__(self) -> None:
-        #: nothing is read while a thread has it
-        self._lock = threading.Lock()
-        self._known: dict[str, _Judged] = {}
-        self._judging: set[str] = set()
-
-    def of(
-        self, layout: Layout, views: Mapping[str, Mapping[str, Any]], budget: float
-    ) -> dict[str, float | None]:
-        """The shares that are known by now.
-
-        Args:
-            layout: of the results folder.
-            views: what is known of each.
-            budget: seconds to work out others.
-        """
-        until = time.monotonic() + budget
-        for name in self._oldest_first(views):
-            now = time.monotonic()
-            if now >= until:
-                break
-            rows = views[name].get("rows") or 0
-            if self._begins(name, rows, now):
-                share = None
-                try:
-                    share = _within(layout, name, views[name])
-                finally:
-                    self._end(name, _Judged(rows, now, share))
-        with self._lock:
-            return {name: self._known.get(name, _Judged()).share for name in views}
-
-    def _oldest_first(self, views: Iterable[str]) -> list[str]:
-        with self._lock:
-            return sorted(views, key=lambda name: self._known.get(name, _Judged()).at)
-
-    def _begins(self, name: str, rows: int, now: float) -> bool:
-        """Whether a view is to be judged, and no other thread does that."""
-        with self._lock:
-            known = self._known.get(name, _Judged())
-            if name in self._judging or rows == known.rows or now - known.at < _JUDGED_SECONDS:
-                return False
-            self._judging.add(name)
-            return True
-
-    def _end(self, name: str, judged: _Judged) -> None:
-        with self._lock:
-            self._judging.remove(name)
-            self._known[name] = judged
-
-
-def _within(layout: Layout, name: str, view: Mapping[str, Any]) -> float | None:
-    bound = (view.get("standing") or {}).get("bound")
-    if bound is None or not view.get("final") or (view.get("rows") or 0) > _MOST_ROWS:
-        return None
-    try:
-        found = read_revisions(layout, name, _MOST_ROWS)
-        return share_within(found, bound) if found.is_whole else None
-    except Exception as error:
-        # what one view has must not keep the others from their answers
-        _log.warning("cannot judge the windows of %s: %s: %s", name[:100], type(error).__name__, error)
-        return None
-
-
-def share_within(found: Revisions, bound: Mapping[str, Any]) -> float | None:
-    """Of the rows that are final, the share whose first answer was within the bound in each of its values.
-
-    Args:
-        found: all revisions of a view.
-        bound: `epsilon` and whether it is `absolute`; see `ErrorBound`.
-    """
-    if not len(found.order):
-        return None
-    rows = found.rows[found.order]
-    begins = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-    first, last = found.order[begins], found.order[np.append(begins[1:], len(rows)) - 1]
-    is_final = found.mark(FINAL).to_numpy()[last]
-    is_early = ~found.mark(FINAL).to_numpy()[first]
-    judged = is_final & is_early
-    if not judged.any():
-        return None
-    good = np.ones(int(judged.sum()), bool)
-    for name in found.values:
-        good &= _near(found.table.column(name), first[judged], last[judged], bound)
-    return float(good.mean())
-
-
-def _near(values: pa.ChunkedArray, first: Ints, last: Ints, bound: Mapping[str, Any]) -> Bools:
-    early, final = values.take(pa.array(first)), values.take(pa.array(last))
-    kind = values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return np.array(
-            [one == other for one, other in zip(early.to_pylist(), final.to_pylist(), strict=True)], bool
-        )
-    before, after = (each.cast(pa.float64()).fill_null(np.nan).to_numpy() for each in (early, final))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.abs(before - after) / (1.0 if bound.get("absolute") else np.abs(after))
-    same = (before == after) | (np.isnan(before) & np.isnan(after))
-    near: Bools = same | (apart < bound["epsilon"])
-    return near
+#: seconds that one answer spends on how many answers were within the bound
+_JUDGING_SECONDS = 0.5
 
 
 def windows_answer(layout: Layout, snapshot: Snapshot, judgements: Judgements) -> bytes:
     """All views with windows."""
     names = _views(snapshot)[:_MOST_VIEWS]
     known = snapshot.document["views"]
-    within = judgements.of(layout, {name: known.get(name) or {} for name in names}, _JUDGING_SECONDS)
-    return encoded({"views": [_line(snapshot, name, within[name], points(len(names))) for name in names]})
+    judged = judgements.of(layout, {name: known.get(name) or {} for name in names}, _JUDGING_SECONDS)
+    return encoded({"views": [_line(snapshot, name, judged[name], points(len(names))) for name in names]})
 
 
 def _views(snapshot: Snapshot) -> list[str]:
@@ -244,13 +50,15 @@ def _views(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dict[str, Any]:
+def _line(snapshot: Snapshot, name: str, judgement: Judgement | None, most: int) -> dict[str, Any]:
     shown = snapshot.views.line(name)
     view = snapshot.document["views"].get(name) or {}
     standing = view.get("standing") or {}
     bound = standing.get("bound")
     history = snapshot.histories.view(name, most)
     slack = standing.get("slack", view.get("slack_us"))
+    within = None if judgement is None else judgement.within
+    kept = Promise.of({**view, "within": within})
     return {
         "name": short_name(name),
         "stream": short_name(", ".join(shown["streams"])),
@@ -263,7 +71,6 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
             "probability": bound["delta"],
             "absolute": bool(bound.get("absolute")),
         },
-        "promised": standing.get("promised"),
         "slack": seconds(slack),
         "horizon": seconds(standing.get("horizon")),
         "coverage": standing.get("coverage"),
@@ -272,6 +79,9 @@ def _line(snapshot: Snapshot, name: str, within: float | None, most: int) -> dic
         "reached": seconds(standing.get("reached")),
         "oldest_open": seconds(standing.get("oldest")),
         "within": within,
+        "judged": None if judgement is None else asdict(judgement),
+        "kept": None if kept is None else kept.state,
+        "kept_words": None if kept is None else kept.words,
         "history": {what: history[what] for what in ("at", "slack", "early", "final")},
     }
 
@@ -320,8 +130,8 @@ def window_answer(
     open_why = None
     if standing.get("open"):
         open_why = why_open(standing, snapshot.document["state"], view.get("not_answered"))
-    within = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
-    line = _line(snapshot, name, within, 600)
+    judgement = judgements.of(layout, {name: view}, _JUDGING_SECONDS)[name]
+    line = _line(snapshot, name, judgement, 600)
     delays = _delays(snapshot, view.get("stream") or "", line["history"]["at"])
     answer = {
         "view": {**line, "name": name, "history": {**line["history"], "delay": delays}},
@@ -395,7 +205,9 @@ def _groups(found: Revisions) -> tuple[list[dict[str, Cell]], Ints]:
     """The keys that the rows have, and of each row the number of its own."""
     codes = np.zeros(found.table.num_rows, np.int64)
     for values in found.keys.values():
-        codes = np.unique(codes * (len(codes) + 1) + _codes(values), return_inverse=True)[1].astype(np.int64)
+        codes = np.unique(codes * (len(codes) + 1) + codes_of(values), return_inverse=True)[1].astype(
+            np.int64
+        )
     _, places = np.unique(codes, return_index=True)
     columns = [cells_of(values.take(pa.array(places))) for values in found.keys.values()]
     groups = (

@@ -33,6 +33,10 @@ class Wildcard(Enum):
     ONE = "_"
 
 
+_WILDCARDS = {wildcard.value: wildcard for wildcard in Wildcard}
+_SIGNS = re.compile(r"[^\\%_]+|\\.?|%+|_", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True)
 class TextPattern:
     """A test of strings: TRUE or FALSE of each, NULL of NULL. It never raises.
@@ -49,6 +53,10 @@ class TextPattern:
     kind: str
     text: str
     form: Form = ()
+
+    def __reduce__(self) -> tuple[type[TextPattern], tuple[str, str, Form]]:
+        # what dataclasses do by default takes ten times as long, and programs have many patterns
+        return TextPattern, (self.kind, self.text, self.form)
 
 
 def formed(form: Form, value: str) -> str:
@@ -97,6 +105,8 @@ def holds(pattern: TextPattern, value: str) -> bool:
     return least <= len(value) and (most is None or len(value) <= most)
 
 
+# its callers ask for the same pattern one after the other
+@lru_cache(maxsize=64)
 def like_parts(text: str) -> tuple[str | Wildcard, ...]:
     r"""Texts and wildcards of a LIKE pattern, without escapes; successive `%` are one.
 
@@ -107,24 +117,20 @@ def like_parts(text: str) -> tuple[str | Wildcard, ...]:
     ('50%', <Wildcard.ANY: '%'>, <Wildcard.ONE: '_'>)
     """
     parts: list[str | Wildcard] = []
-    run = ""
-    characters = iter(text)
-    for character in characters:
-        if character == "\\":
-            escaped = next(characters, "")
-            if escaped not in ("\\", "%", "_"):
+    for sign in _SIGNS.findall(text):
+        wildcard = _WILDCARDS.get(sign[0])
+        if wildcard is not None:
+            parts.append(wildcard)
+            continue
+        if sign[0] == "\\":
+            sign = sign[1:]
+            if sign not in ("\\", "%", "_"):
                 raise ValueError(f"LIKE pattern {text!r}: a backslash must precede %, _ or a backslash.")
-            run += escaped
-        elif character in "%_":
-            if run:
-                parts.append(run)
-                run = ""
-            wildcard = Wildcard(character)
-            if wildcard is Wildcard.ONE or parts[-1:] != [wildcard]:
-                parts.append(wildcard)
+        if parts and isinstance(last := parts[-1], str):
+            parts[-1] = last + sign
         else:
-            run += character
-    return (*parts, run) if run else tuple(parts)
+            parts.append(sign)
+    return tuple(parts)
 
 
 def escaped(text: str) -> str:

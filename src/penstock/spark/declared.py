@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
-from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.sinks import Sink
@@ -17,7 +17,9 @@ from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.shared_maps import SharedMap
 from penstock.sql.joins.inputs import Relation
+from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.statements import (
     CreateTable,
@@ -100,20 +102,24 @@ class Declared:
     tables: dict[str, CreateTable] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     statics: dict[str, StaticTable] = field(default_factory=dict)
-    views: dict[str, View] = field(default_factory=dict)
+    views: SharedMap[View] = field(default_factory=SharedMap)
     #: by the path of their CREATE VIEWS statement
     rules: dict[str, RuleSet] = field(default_factory=dict)
     sinks: list[Sink] = field(default_factory=list)
     #: of scripts: what selects from views whose rules have mistakes, until a start gives these their last good definitions
     waiting: list[CreateView | InsertInto] = field(default_factory=list)
     #: by the view, table or stream they are about
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    warnings: SharedMap[list[str]] = field(default_factory=SharedMap)
+    #: by stream, conditions of its views that are bound already, until a run takes them
+    bound: dict[str, DeclaredConditions] = field(default_factory=dict)
     #: the views' names as declared, by name in upper case
-    spelled: dict[str, str] = field(default_factory=dict)
+    spelled: SharedMap[str] = field(default_factory=SharedMap)
     #: the views that select from a view directly, by its name in upper case
-    above: dict[str, dict[str, None]] = field(default_factory=dict)
+    above: SharedMap[SharedMap[None]] = field(default_factory=SharedMap)
     #: the views that were added, redefined or dropped since the copy was made
     touched: dict[str, None] = field(default_factory=dict)
+    #: names of `above` whose views no other copy has
+    _own: set[str] = field(default_factory=set)
 
     def copy(self) -> Declared:
         """A copy to change; a mistake half way then leaves nothing behind."""
@@ -121,19 +127,21 @@ class Declared:
             dict(self.tables),
             dict(self.streams),
             dict(self.statics),
-            dict(self.views),
+            self.views.copy(),
             dict(self.rules),
             list(self.sinks),
             list(self.waiting),
-            dict(self.warnings),
-            dict(self.spelled),
-            {name: dict(views) for name, views in self.above.items()},
+            self.warnings.copy(),
+            dict(self.bound),
+            self.spelled.copy(),
+            self.above.copy(),
         )
 
     def adopt(self, changed: Declared) -> None:
         """Takes the views and warnings of a copy that was changed."""
-        self.views, self.spelled, self.above = changed.views, changed.spelled, changed.above
-        self.warnings = changed.warnings
+        self.views, self.spelled = changed.views, changed.spelled
+        self.above, self._own = changed.above, changed._own
+        self.warnings, self.bound = changed.warnings, changed.bound
         self.touched.update(changed.touched)
 
     def put(self, name: str, view: View) -> None:
@@ -145,7 +153,7 @@ class Declared:
         self.touched[name] = None
         for source, _ in sources_of(view.query):
             if source.upper() in self.spelled:
-                self.above.setdefault(source.upper(), {})[name] = None
+                self._above(source.upper())[name] = None
 
     def drop(self, name: str) -> None:
         """Removes a view; see `refuse_loose_ends`."""
@@ -155,7 +163,15 @@ class Declared:
 
     def _unlink(self, name: str) -> None:
         for source, _ in sources_of(self.views[name].query):
-            self.above.get(source.upper(), {}).pop(name, None)
+            if source.upper() in self.above:
+                self._above(source.upper()).pop(name, None)
+
+    def _above(self, name: str) -> SharedMap[None]:
+        """The views that select from one directly, to be changed."""
+        if name not in self._own:
+            self._own.add(name)
+            self.above[name] = self.above.get(name, SharedMap[None]()).copy()
+        return self.above[name]
 
     @property
     def queries(self) -> Mapping[str, Query]:
@@ -176,13 +192,10 @@ class Declared:
         return tuple(found.values())
 
     @property
-    def names(self) -> dict[str, str]:
-        """All names that are taken, each with what has it: `table`, `stream` or `view`."""
-        return {
-            **dict.fromkeys(self.views, "view"),
-            **dict.fromkeys(self.streams, "stream"),
-            **dict.fromkeys(self.tables, "table"),
-        }
+    def names(self) -> KnownNames:
+        """All names that are taken."""
+        tables, streams = ({name.upper(): name for name in each} for each in (self.tables, self.streams))
+        return KnownNames({"view": self.spelled, "stream": streams, "table": tables})
 
     @property
     def texts(self) -> dict[str, str]:
@@ -297,10 +310,8 @@ class Declared:
         if found is None:
             shown = sorted(self.views)
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            near = get_close_matches(name.upper(), self.spelled, 1, cutoff=0.7)
-            meant = f"; did you mean {self.spelled[near[0]]}?" if near else "."
             raise UnknownNameError(
-                f"View {name} does not exist{meant} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
+                f"View {name} does not exist{meant(name, shown)} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
             )
         return found
 
@@ -416,7 +427,7 @@ class Declared:
         ended: list[str] = []
 
         def visit(name: str) -> None:
-            for each in reversed(self.above.get(name.upper(), {})):
+            for each in reversed(list(self.above.get(name.upper(), ()))):
                 if each.upper() not in seen:
                     seen.add(each.upper())
                     visit(each)

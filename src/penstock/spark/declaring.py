@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from penstock.spark.definitions import (
     joined_columns,
     rows_schema,
 )
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.insertions import check_width, insert_view, refuse_reserved
@@ -37,9 +38,11 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.rule_sets import (
+    Declare,
     RuleChanges,
     after_refused,
     before_rules,
+    declare_apart,
     follow_rules,
     keep_last_definitions,
     refuse_unknown,
@@ -56,8 +59,10 @@ from penstock.spark.sources.tables import open_table
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
-from penstock.sql.conditions.bind import BoundSelections, bind_selections
+from penstock.spark.storage.shared_maps import SharedMap
+from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.script.mistakes import Mistakes, placed, read_by
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
 from penstock.sql.script.shapes import SelectionShapes
@@ -67,7 +72,6 @@ from penstock.sql.script.statements import (
     CreateViews,
     InsertInto,
     Query,
-    Script,
     sources_of,
 )
 from penstock.sql.script.views import flatten
@@ -82,12 +86,22 @@ class Reconciled:
     Attributes:
         added, redefined, dropped: names of views.
         kept: how many that were there before are there still.
+        tables: names of new tables.
+        sinks, removed_sinks: tables of new INSERT INTO, and of those that the script no longer has.
     """
 
     added: list[str]
     redefined: list[str]
     dropped: list[str]
     kept: int
+    tables: list[str] = field(default_factory=list)
+    sinks: list[str] = field(default_factory=list)
+    removed_sinks: list[str] = field(default_factory=list)
+
+
+def _inserts(declared: Declared) -> list[tuple[str, str]]:
+    """The table and the query of each INSERT INTO."""
+    return [(sink.name, sink.text) for sink in declared.sinks if sink.text]
 
 
 #: an order takes less on any machine that is not swamped: longer deadlines are not held against it
@@ -114,14 +128,16 @@ class Declaring:
         """Adds what a script says.
 
         Raises:
-            InputError: a mistake in the script.
+            InputError: a mistake in the script, or all that do not follow from one another (`MistakesError`).
         """
-        parsed = parse_script(script, known=staged.names, aggregates=self.aggregates)
-        self._tables(staged, parsed.tables, parsed)
-        self._views_and_rules(staged, parsed.views, parsed.rules)
+        mistakes = Mistakes()
+        parsed = parse_script(script, staged.names, self.aggregates, mistakes)
+        self._tables(staged, parsed.tables, parsed.targets, mistakes)
+        self._views_and_rules(staged, parsed.views, parsed.rules, mistakes)
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
-        self._statements(staged, now)
+        self._statements(staged, now, mistakes)
+        mistakes.raise_any()
 
     def settle(self, staged: Declared) -> None:
         """Declares what waits for views whose rules have mistakes.
@@ -130,7 +146,9 @@ class Declaring:
             InputError: such a view has no last good definition.
         """
         waiting, staged.waiting = staged.waiting, []
-        self._statements(staged, waiting)
+        mistakes = Mistakes()
+        self._statements(staged, waiting, mistakes)
+        mistakes.raise_any()
 
     def reconcile(self, staged: Declared, script: str) -> Reconciled:
         """Brings the views to what a changed script says.
@@ -139,13 +157,16 @@ class Declaring:
             InputError: see `Engine.reconcile`.
         """
         before = staged.texts
+        sinks = _inserts(staged)
         staged.waiting = []
         parsed = parse_script(script, aggregates=self.aggregates)
         if parsed.is_empty:
             raise InputError("The script has no view. To end all views, stop the run.")
         staged.refuse_other_tables(parsed)
         known = {name.upper() for name in staged.tables}
-        self._tables(staged, [table for table in parsed.tables if table.name.upper() not in known], parsed)
+        mistakes = Mistakes()
+        new_tables = [table for table in parsed.tables if table.name.upper() not in known]
+        self._tables(staged, new_tables, parsed.targets, mistakes)
         wanted = {view.name: view for view in parsed.views}
         targets = {insert_view(insert) for insert in parsed.inserts}
         kept_rules = {rules.path for rules in parsed.rules if staged.has_rules(rules)}
@@ -162,7 +183,8 @@ class Declaring:
         changed = {name: view for name, view in wanted.items() if before.get(name) != view.text}
         new_rules = [rules for rules in parsed.rules if rules.path not in kept_rules]
         due = [view for name, view in wanted.items() if name in changed or name in over]
-        added = self._views_and_rules(staged, due, new_rules)
+        added = self._views_and_rules(staged, due, new_rules, mistakes)
+        mistakes.raise_any()
         self.settle(staged)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
@@ -176,6 +198,9 @@ class Declaring:
             redefined=[name for name in changed if name in before],
             dropped=[name for name in dropped if name not in staged.views],
             kept=len(staged.views.keys() & before.keys()),
+            tables=[table.name for table in new_tables],
+            sinks=[table for table, text in _inserts(staged) if (table, text) not in sinks],
+            removed_sinks=[table for table, text in sinks if (table, text) not in _inserts(staged)],
         )
 
     def follow(self, staged: Declared, path: str) -> RuleChanges:
@@ -187,35 +212,73 @@ class Declaring:
         keep_last_definitions(staged, catalog, self.views, self.aggregates)
 
     def _views_and_rules(
-        self, staged: Declared, views: Iterable[CreateView], rules: Iterable[CreateViews]
+        self,
+        staged: Declared,
+        views: Iterable[CreateView],
+        rules: Iterable[CreateViews],
+        mistakes: Mistakes,
     ) -> list[str]:
         """Adds views of a script and of its rules, and returns the names of the latter; views over rules are added last."""
         first, over = before_rules(staged, views)
-        self.views(staged, first)
-        added = self._rules(staged, rules)
+        self._apart(staged, first, mistakes, self.views)
+        added = self._rules(staged, rules, mistakes)
         now, after = after_refused(staged, over.values())
         staged.waiting += after
-        self._statements(staged, now)
+        self._statements(staged, now, mistakes)
         return added
 
-    def _statements(self, staged: Declared, statements: Iterable[CreateView | InsertInto]) -> None:
-        """Adds views over rules, and then sinks."""
-        views = {each.name: each for each in statements if isinstance(each, CreateView)}
-        if views:
-            refuse_unknown(staged, views)
-            self.views(staged, views)
-        for insert in (each for each in statements if isinstance(each, InsertInto)):
-            self._insert(staged, insert)
+    def _apart(
+        self, staged: Declared, views: Mapping[str, CreateView], mistakes: Mistakes, declare: Declare
+    ) -> None:
+        """Adds the views without a mistake."""
 
-    def _rules(self, staged: Declared, statements: Iterable[CreateViews]) -> list[str]:
-        """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names."""
+        def declare_independent(trial: Declared, each: Mapping[str, CreateView]) -> None:
+            declare(trial, mistakes.independent(each, trial.names))
+
+        if views and not mistakes.is_full:
+            for name, error in declare_apart(staged, views, declare_independent):
+                mistakes.add(placed(error, views[name]), name)
+                if mistakes.is_full:
+                    break
+
+    def _statements(
+        self, staged: Declared, statements: Iterable[CreateView | InsertInto], mistakes: Mistakes
+    ) -> None:
+        """Adds views over rules, and then sinks."""
+
+        def declare(trial: Declared, views: Mapping[str, CreateView]) -> None:
+            refuse_unknown(trial, views)
+            self.views(trial, views)
+
+        views = {each.name: each for each in statements if isinstance(each, CreateView)}
+        self._apart(staged, views, mistakes, declare)
+        known = {name.upper() for name in staged.names}
+        for insert in (each for each in statements if isinstance(each, InsertInto)):
+            if mistakes.is_full or mistakes.follow((insert.table, *read_by(insert.query)), known):
+                continue
+            try:
+                self._insert(staged, insert)
+            except InputError as error:
+                mistakes.add(placed(error, insert))
+
+    def _rules(self, staged: Declared, statements: Iterable[CreateViews], mistakes: Mistakes) -> list[str]:
+        """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names.
+
+        Beside a mistake of the script the files are not read, and any name may be one that they declare.
+        """
         names = []
         for statement in statements:
-            if statement.path in staged.rules:
-                message = f"Rules from {statement.path} are declared already. Remove one of the statements."
-                raise DuplicateNameError(message, *statement.at())
-            staged.rules[statement.path] = RuleSet(RuleFiles(statement, self.aggregates))
-            names += self.follow(staged, statement.path).added
+            with mistakes.collected():
+                if statement.path in staged.rules:
+                    message = (
+                        f"Rules from {statement.path} are declared already. Remove one of the statements."
+                    )
+                    raise DuplicateNameError(message, *statement.at())
+                staged.rules[statement.path] = RuleSet(RuleFiles(statement, self.aggregates))
+            if mistakes.found:
+                mistakes.hides_any = True
+            else:
+                names += self.follow(staged, statement.path).added
         return names
 
     def stream(self, staged: Declared, name: str, source: Source) -> None:
@@ -224,7 +287,7 @@ class Declaring:
         Raises:
             DuplicateNameError: the name is taken.
         """
-        if any(name.upper() == taken.upper() for taken in staged.names):
+        if name.upper() in staged.names:
             raise DuplicateNameError(
                 f"{name} exists already. Names are case-insensitive; choose another name."
             )
@@ -289,7 +352,10 @@ class Declaring:
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             source, host = staged.streams[stream].source, staged.streams[stream].host
-            self._warn(staged, self._bind(source.schema, host, queries, declaring=True), queries)
+            binder = self._binder(source.schema, host, declaring=True)
+            bound = binder.bind(queries)
+            self._warn(staged, bound, queries)
+            self._keep_bound(staged, stream, binder, bound)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:
@@ -330,7 +396,7 @@ class Declaring:
             views = declared.on(name).values()
             selections = [view for view in views if isinstance(view, ViewDefinition)]
             conditions = {view.name: view.condition for view in selections}
-            bound = self._bind(stream.source.schema, stream.host, conditions)
+            bound = self._binder(stream.source.schema, stream.host).bind(conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.derived, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
@@ -348,23 +414,32 @@ class Declaring:
             ]
         return "\n".join(lines)
 
-    def _tables(self, staged: Declared, tables: Iterable[CreateTable], script: Script) -> None:
-        """Opens tables of a script but for those that it only writes to."""
-        targets = {insert.table.upper() for insert in script.inserts}
+    def _tables(
+        self,
+        staged: Declared,
+        tables: Iterable[CreateTable],
+        targets: Collection[str],
+        mistakes: Mistakes,
+    ) -> None:
+        """Opens tables of a script but for those that it only writes to.
+
+        Args:
+            staged: what is declared; they are added.
+            tables: the tables.
+            targets: names of those that the script writes to, in upper case.
+            mistakes: takes their mistakes in.
+        """
         for table in tables:
-            with table.pointing():
+            with mistakes.collected(table.name), table.pointing():
                 check_name("table", table.name)
                 check_length("table", table.name)
-            staged.tables[table.name] = table
-            if is_static(table):
-                with table.pointing():
+                staged.tables[table.name] = table
+                if is_static(table):
                     staged.statics[table.name] = open_static(self._spark, table)
-                continue
-            if table.name.upper() not in targets:
-                with table.pointing():
+                elif table.name.upper() not in targets:
                     source = open_table(self._spark, table, self._settings)
-                staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
-                staged.warnings[table.name] = table_warnings(table, partial(reads_any, self._spark))
+                    staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
+                    staged.warnings[table.name] = table_warnings(table, partial(reads_any, self._spark))
 
     def _derived(
         self,
@@ -394,7 +469,7 @@ class Declaring:
         host = SparkExpressionHost(self._spark, columns, declaring=True)
         derived = define_derived(name, text, flat, below, (place, definition), columns, host)
         selection = {name: flat.selection}
-        self._warn(staged, self._bind(columns, host, selection, declaring=True), selection)
+        self._warn(staged, self._binder(columns, host, declaring=True).bind(selection), selection)
         return View(rows_of(place, source), query, derived.definition, derived)
 
     def _warn(self, staged: Declared, bound: BoundSelections, queries: Iterable[str]) -> None:
@@ -445,23 +520,35 @@ class Declaring:
             view = staged.view_name(query.source)
         else:
             view = insert_view(insert)
-            self.views(staged, {view: insert.text})
+            place = insert.start, insert.end
+            self.views(staged, {view: CreateView(view, query, insert.text, *place)})
         check_width(staged, insert, table, view)
         sink = Sink(insert.table, view, write, insert.text)
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 
-    def _bind(
-        self,
-        columns: StructType,
-        host: SparkExpressionHost,
-        queries: Mapping[str, SelectQuery | str],
-        *,
-        declaring: bool = False,
-    ) -> BoundSelections:
+    def _binder(
+        self, columns: StructType, host: SparkExpressionHost, *, declaring: bool = False
+    ) -> SelectionBinder:
         require_meaning(self._spark)
-        timezone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        return bind_selections(queries, arrow_schema(columns), host, timezone, declaring=declaring)
+        return SelectionBinder(arrow_schema(columns), host, self._timezone, declaring=declaring)
+
+    def _keep_bound(
+        self, staged: Declared, stream: str, binder: SelectionBinder, bound: BoundSelections
+    ) -> None:
+        """Keeps bound conditions for the first plan version of a run: the most that were bound at once, as far as Spark computes nothing."""
+        known = staged.bound.get(stream)
+        definitions = (staged.views[query.name].definition for query in bound.selections.queries)
+        # conditions of window views have other names in a plan version
+        texts = {
+            each.name: each.condition if isinstance(each, ViewDefinition) else "" for each in definitions
+        }
+        if not bound.derived and (known is None or len(known.views) <= len(texts)):
+            staged.bound[stream] = DeclaredConditions(SharedMap(texts), bound, binder, self._timezone)
+
+    @property
+    def _timezone(self) -> str:
+        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
         schema = arrow_schema(stream.source.schema)

@@ -251,6 +251,16 @@ class Engine:
             self._install(staged)
         return reconciled
 
+    def report_script(self, path: str, refused: str | None) -> None:
+        """Record that a changed script is refused, or is followed again. `Run.events` and `penstock status` report it.
+
+        Args:
+            path: the script.
+            refused: why it is refused; None: the run follows it.
+        """
+        if self._execution is not None:
+            self._execution.script_changed(path, refused)
+
     @overload
     def function(self, name: str, fn: Callable[..., Any], returns: str) -> Engine: ...
     @overload
@@ -377,7 +387,7 @@ class Engine:
         return [
             f"{name}: {text}"
             for name, texts in self._declared.warnings.items()
-            if name in names
+            if names.get(name.upper()) == name
             for text in texts
         ]
 
@@ -498,7 +508,7 @@ class Engine:
                 raise InputError(
                     "The engine has nothing to run: declare at least one stream and one view on it."
                 )
-            layout.open()
+            layout.check()
             require_zone(self._spark, layout)
             run = self._execution = Execution(
                 self._spark,
@@ -528,7 +538,8 @@ class Engine:
                 for place, views in self._declared.derived.items():
                     run.derive(*place, views)
                 for name, stream in begun.items():
-                    run.add_stream(name, stream.source, self._declared.on(name), stream.probe)
+                    bound = self._declared.bound.pop(name, None)
+                    run.add_stream(name, stream.source, self._declared.on(name), stream.probe, bound)
                 run.started()
             except BaseException as error:
                 if isinstance(error, InputError):
@@ -578,6 +589,7 @@ class Engine:
         except BaseException:
             run.set_sinks(self._declared.sinks_by_stream())
             raise
+        staged.bound.clear()
         self._declared = staged
         self._follow_rules()
 

@@ -17,6 +17,7 @@ from penstock.errors import InputError, StreamFailedError
 from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
@@ -78,6 +79,7 @@ class Execution:
 
     Raises:
         CheckpointError: another run uses the checkpoint.
+        InputError: as `Layout.open`.
     """
 
     def __init__(
@@ -119,9 +121,13 @@ class Execution:
         self._stopped = False
         with ExitStack() as held:
             self._lock = CheckpointLock(
-                layout.checkpoint, lambda: self.is_starting or self.active or self._is_unstopped
+                layout.checkpoint,
+                lambda: self.is_starting or self.active or self._is_unstopped,
+                layout.ledger.close,
             )
             held.callback(self._lock.release)
+            # only who has the lock: the ledger's writer before is fenced
+            layout.open()
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(
@@ -220,7 +226,6 @@ class Execution:
                     query.log.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
-                self.layout.ledger.close()
                 self._lock.release()
         return True
 
@@ -259,9 +264,22 @@ class Execution:
         source.prepare(self.layout, name, self.events, self._progress)
 
     def add_stream(
-        self, name: str, source: Source, views: Mapping[str, Definition], probe: Probe | None = None
+        self,
+        name: str,
+        source: Source,
+        views: Mapping[str, Definition],
+        probe: Probe | None = None,
+        bound: DeclaredConditions | None = None,
     ) -> None:
-        """Starts the ingest query of a prepared stream; its probe, where there is one, tells of outages and lag."""
+        """Starts the ingest query of a prepared stream.
+
+        Args:
+            name: its name.
+            source: where its tuples come from.
+            views: the views on it.
+            probe: tells of outages and lag, where there is one.
+            bound: conditions of its views that are bound already.
+        """
         added = self._added_columns.pop(name)
         query = IngestQuery(
             self.spark,
@@ -276,10 +294,12 @@ class Execution:
             self._functions,
         )
         views = self._catalog.number(name, source.schema, views)
-        known: dict[str, Definition] = {**query.plans.views, **query.plans.windows}
+        known = query.plans.answered
         redefined = [view for view, definition in views.items() if known.get(view, definition) != definition]
         gone = [view for view in known if view not in views]
         query.plans.change(views, frozenset(gone))
+        if bound is not None:
+            query.plans.begin_with(bound)
         self._ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self.status_file.begin_stream(name)
@@ -307,11 +327,9 @@ class Execution:
         for stream in self.queries:
             log = LogReader(self.layout.log(stream))
             for reader in log.marks().keys() - self._readers(stream):
-                lane = self.layout.lanes[reader]
                 # another program that reads the log is no lane
-                if lane.exists():
+                if self.layout.lanes[reader].exists():
                     Cuts(self.layout.cuts(reader)).clear()
-                    lane.remove()
                     log.leave(reader)
                     self.events.record("lane_left", lane=reader, streams=[stream])
 
@@ -341,6 +359,13 @@ class Execution:
             refused_count=len(changes.standing),
             kept_count=sum(bool(each.kept) for each in changes.standing),
         )
+
+    def script_changed(self, path: str, refused: str | None) -> None:
+        """Notes that a changed script was refused, and why, or that the run follows it."""
+        if refused is None:
+            self.events.record("script_followed", script=path)
+        else:
+            self.events.record("script_refused", script=path, told=refused)
 
     def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
         """Answers these join views and no others, with what comes to their streams from now on.
@@ -529,8 +554,8 @@ class Execution:
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
-        views: dict[str, dict[str, Definition]] = {
-            name: {**query.plans.views, **query.plans.windows} for name, query in self.queries.items()
+        views: dict[str, Mapping[str, Definition]] = {
+            name: query.plans.answered for name, query in self.queries.items()
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}

@@ -58,12 +58,16 @@ def follow_rules(staged: Declared, path: str, declare: Declare) -> RuleChanges:
     # a file whose name changed in case only has the view that it had
     known = {name.upper(): name for name in before.views}
     rules = {known.get(name.upper(), name): rule for name, rule in found.items()}
-    others = {name.upper(): name for name in staged.names if name not in before.views}
-    free = {name: rule for name, rule in rules.items() if name.upper() not in others}
+    names = staged.names
+    others = {
+        name: taken
+        for name in rules
+        if (taken := names.get(name.upper())) is not None and taken not in before.views
+    }
+    free = {name: rule for name, rule in rules.items() if name not in others}
     refused += [
-        rule.refused(InputError(f"{others[name.upper()]} exists already. Choose another name."))
-        for name, rule in rules.items()
-        if name not in free
+        rules[name].refused(InputError(f"{taken} exists already. Choose another name."))
+        for name, taken in others.items()
     ]
     changed = {
         name: rule
@@ -98,12 +102,12 @@ def before_rules(
     declared: Declared, views: Iterable[CreateView]
 ) -> tuple[dict[str, CreateView], dict[str, CreateView]]:
     """The views of a script by name: those that select from what exists, and those that need views of rules."""
-    known = {name.upper() for name in declared.names}
+    known, new = declared.names, set[str]()
     first: dict[str, CreateView] = {}
     over: dict[str, CreateView] = {}
     for view in views:
-        if all(source.upper() in known for source, _ in sources_of(view.query)):
-            known.add(view.name.upper())
+        if all(source.upper() in known or source.upper() in new for source, _ in sources_of(view.query)):
+            new.add(view.name.upper())
             first[view.name] = view
         else:
             over[view.name] = view
@@ -114,7 +118,7 @@ def after_refused(
     declared: Declared, statements: Iterable[CreateView | InsertInto]
 ) -> tuple[list[CreateView | InsertInto], list[CreateView | InsertInto]]:
     """Statements of a script: those that can be declared or never can, and those that need views of rules with mistakes."""
-    known = {name.upper() for name in declared.names}
+    known, new = declared.names, set[str]()
     refused = [each for rules in declared.rules.values() for each in rules.refused]
     # a file that does not say what it declares may declare any of them
     is_unclear = any(each.name is None for each in refused)
@@ -123,11 +127,12 @@ def after_refused(
     now: list[CreateView | InsertInto] = []
     after: list[CreateView | InsertInto] = []
     for statement in statements:
-        missing = {source.upper() for source, _ in sources_of(statement.query)} - known
+        sources = {source.upper() for source, _ in sources_of(statement.query)} - new
+        missing = {source for source in sources if source not in known}
         is_late = bool(missing) and (is_unclear or not late.isdisjoint(missing))
         (after if is_late else now).append(statement)
         if isinstance(statement, CreateView):
-            (late if is_late else known).add(statement.name.upper())
+            (late if is_late else new).add(statement.name.upper())
     return now, after
 
 
@@ -140,20 +145,21 @@ def refuse_unknown(
         UnknownNameError: a view that is selected from does not exist, or its rule has a mistake.
         DuplicateNameError: a rule declares a view of the name.
     """
-    known = {name.upper() for name in declared.names}
+    new: set[str] = set()
     ruled = {name.upper() for rules in declared.rules.values() for name in rules.views}
     for view in views.values():
-        _refuse_unknown(declared, known, view.query)
+        _refuse_unknown(declared, new, view.query)
         if view.name.upper() in ruled:
             _, clause = sources_of(view.query)[0]
             message = f"{view.name} exists already: a file of CREATE VIEWS declares it. Choose another name."
             raise DuplicateNameError(message, clause.script, view.start, view.end)
-        known.add(view.name.upper())
+        new.add(view.name.upper())
     for query in queries:
-        _refuse_unknown(declared, known, query)
+        _refuse_unknown(declared, new, query)
 
 
-def _refuse_unknown(declared: Declared, known: Collection[str], query: Query) -> None:
+def _refuse_unknown(declared: Declared, new: Collection[str], query: Query) -> None:
+    known = declared.names
     refused = {
         each.name.upper(): each
         for rules in declared.rules.values()
@@ -161,7 +167,7 @@ def _refuse_unknown(declared: Declared, known: Collection[str], query: Query) ->
         if each.name is not None
     }
     for source, clause in sources_of(query):
-        if source.upper() in known:
+        if source.upper() in known or source.upper() in new:
             continue
         if (rule := refused.get(source.upper())) is not None:
             reason = str(rule).removesuffix(".")
@@ -169,7 +175,7 @@ def _refuse_unknown(declared: Declared, known: Collection[str], query: Query) ->
                 f"View {source} is not declared, because its rule has a mistake: {reason}. Correct the rule."
             )
         else:
-            names = list(declared.names)
+            names = list(known.values())
             more = f" and {len(names) - 20} more" if len(names) > 20 else ""
             message = (
                 f"Table or view {source} does not exist, in the script or in a file of CREATE VIEWS. Existing ones: "
@@ -267,7 +273,10 @@ def _mistakes(
     while due := {
         name: rule for name, rule in left.items() if not _stands(mistakes.get(name), staged, name, rule)
     }:
-        found = dict(_declared(staged, due, declare))
+        found = {
+            name: Mistake(due[name], due[name].refused(error), staged.beside(name, due[name].view.query))
+            for name, error in declare_apart(staged, {name: rule.view for name, rule in due.items()}, declare)
+        }
         mistakes |= found
         left = {name: rule for name, rule in left.items() if name not in due or name in found}
     return {name: mistakes[name] for name in left}
@@ -281,20 +290,27 @@ def _stands(mistake: Mistake | None, staged: Declared, name: str, rule: Rule) ->
     )
 
 
-def _declared(staged: Declared, rules: Mapping[str, Rule], declare: Declare) -> Iterator[tuple[str, Mistake]]:
-    """Declares the rules that can be, and yields the others with their mistakes: by halves, as a mistake fails all of a step."""
+def declare_apart(
+    staged: Declared, views: Mapping[str, CreateView], declare: Declare
+) -> Iterator[tuple[str, InputError]]:
+    """Declare the views that can be, and yield the others with their mistakes: by halves, as a mistake fails all of a step.
+
+    Args:
+        staged: what is declared; it is changed as the mistakes are taken.
+        views: the views by name.
+        declare: adds or redefines views.
+    """
     trial = staged.copy()
     try:
-        declare(trial, {name: rule.view for name, rule in rules.items()})
+        declare(trial, views)
     except InputError as error:
-        if len(rules) == 1:
-            ((name, rule),) = rules.items()
-            yield name, Mistake(rule, rule.refused(error), staged.beside(name, rule.view.query))
+        if len(views) == 1:
+            yield from ((name, error) for name in views)
             return
-        pairs = list(rules.items())
+        pairs = list(views.items())
         half = len(pairs) // 2
-        yield from _declared(staged, dict(pairs[:half]), declare)
-        yield from _declared(staged, dict(pairs[half:]), declare)
+        yield from declare_apart(staged, dict(pairs[:half]), declare)
+        yield from declare_apart(staged, dict(pairs[half:]), declare)
     else:
         staged.adopt(trial)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from penstock.monitor.book import stream_state
@@ -20,15 +20,17 @@ def run_status(run: Execution) -> RunStatus:
     """Take the status of a run."""
     book = run.status_file.book.document()
     streams = {name: StreamStatus.of(name, _stream(run, query, book)) for name, query in run.queries.items()}
-    lanes = {name: _lane(name, lane, book) for name, lane in run.lanes.items()}
-    return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, _views(run, book), lanes)
+    running = run.lanes
+    lanes = {name: _lane(name, lane, book) for name, lane in running.items()}
+    views = _views(run, book, running.values())
+    return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, views, lanes)
 
 
-def _views(run: Execution, book: Mapping[str, Any]) -> dict[str, ViewStatus]:
+def _views(run: Execution, book: Mapping[str, Any], lanes: Iterable[Lane]) -> dict[str, ViewStatus]:
     pairs = run.status_file.all_pairs()
     counted: dict[str, Mapping[str, Any]] = dict(book["views"])
-    for lane in book.get("lanes", {}).values():
-        counted.update(lane.get("views", {}))
+    for lane in lanes:
+        counted.update(_answered(book.get("lanes", {}), lane))
     found = {}
     for name, kind, stream in run.views():
         known = book["streams"].get(stream, {})
@@ -37,6 +39,17 @@ def _views(run: Execution, book: Mapping[str, Any]) -> dict[str, ViewStatus]:
             present = counted_as(name, run.queries[stream].plans.views[name].number)
             rows = {"rows": pairs.get(stream, {}).get(present, 0)}
         found[name] = view_status(name, kind, stream, rows, known.get("errors", {}).get(name, 0))
+    return found
+
+
+def _answered(known: Mapping[str, Mapping[str, Any]], lane: Lane) -> dict[str, dict[str, Any]]:
+    """What is counted of a lane's views, with the lanes that answered the same definitions before it."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in (*lane.before, lane.name):
+        for view, counts in known.get(name, {}).get("views", {}).items():
+            of_view = found.setdefault(view, {})
+            for what, value in counts.items():
+                of_view[what] = of_view.get(what, 0) + value if isinstance(value, int) else value
     return found
 
 
@@ -88,12 +101,11 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
             told["troubles"] |= _troubles(lanes, lane.name, f"{query.stream}.log")
             for name, value in lane.status().items():
                 told[name] = {**told[name], **value}
-    for name, lane_told in told["lanes"].items():
-        known_lane = lanes.get(name, {})
-        lane_told |= {
-            "views": known_lane.get("views", {}),
-            "behind_seconds": known_lane.get("behind_seconds"),
-        }
+            if lane.name in told["lanes"]:
+                told["lanes"][lane.name] |= {
+                    "views": _answered(lanes, lane),
+                    "behind_seconds": lanes.get(lane.name, {}).get("behind_seconds"),
+                }
     return told
 
 

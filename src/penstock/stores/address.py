@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
 import re
+import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
-from slatedb.uniffi import ObjectStore as SlateStore
 
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.stores.durable import make_folder
 from penstock.stores.file_cache import FileCache
 from penstock.stores.files import Files
 from penstock.stores.ledger import Ledger, LedgerReader
 from penstock.stores.local_files import LocalFiles
 from penstock.stores.object_failures import failures, short
 from penstock.stores.object_files import ObjectFiles
-from penstock.stores.slate_ledger import SlateLedger, SlateReader
-from penstock.stores.slate_place import SlatePlace
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
+
+if TYPE_CHECKING:
+    from penstock.stores.slate_place import SlatePlace
 
 #: schemes of object stores, those that mean the same included
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az"}
@@ -78,7 +82,7 @@ class StoreAddress:
     scheme: str
     bucket: str
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, text: str, options: Mapping[str, str] | None = None) -> StoreAddress:
@@ -105,7 +109,8 @@ class StoreAddress:
                 "as a folder"
             )
         if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
-            raise InputError(f"{text}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
+            shown = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            raise InputError(f"{shown}: write {scheme}://BUCKET/PREFIX, without a query or credentials")
         scheme = _SCHEMES[scheme]
         given = {name.lower(): value for name, value in (options or {}).items()}
         for name in given:
@@ -140,13 +145,19 @@ class StoreAddress:
         if self.is_local:
             return LocalFiles(Path(self.path))
         if cache is None:
-            cache = FileCache(Path(tempfile.mkdtemp(prefix="penstock-copies-")))
+            folder = Path(tempfile.mkdtemp(prefix="penstock-copies-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            cache = FileCache(folder)
         return ObjectFiles(self._store(_RETRIES), str(self), cache)
 
     def ledger(self) -> Ledger:
         """Return the ledger at this address, opened for writing: the writer before is fenced; see `Ledger`."""
         if self._has_sqlite():
             return SqliteLedger(Path(self.path) / _SQLITE_NAME)
+        from penstock.stores.slate_ledger import SlateLedger
+
+        if self.is_local:
+            make_folder(Path(self.path) / _SLATE_NAME)
         return SlateLedger(self._slate())
 
     def ledger_reader(self) -> LedgerReader:
@@ -158,6 +169,10 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
+        if self.is_local and not (place := Path(self.path) / _SLATE_NAME).is_dir():
+            raise FileNotFoundError(errno.ENOENT, "the ledger does not exist", str(place))
+        from penstock.stores.slate_ledger import SlateReader
+
         return SlateReader(self._slate())
 
     def check(self) -> None:
@@ -171,6 +186,8 @@ class StoreAddress:
             return
         store, probe = self._store(_FIRST_RETRIES), f"_penstock/probe-{uuid.uuid4().hex}"
         with failures(str(self)):
+            # of a bucket that does not exist, some stores say so here alone
+            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.put(probe, b"", mode="create")
             try:
                 store.put(probe, b"", mode="create")
@@ -178,7 +195,6 @@ class StoreAddress:
                 is_conditional = True
             else:
                 is_conditional = False
-            next(iter(store.list("_penstock", chunk_size=1)), None)
             store.delete(probe)
         if not is_conditional:
             raise ConnectionFailedError(
@@ -187,22 +203,21 @@ class StoreAddress:
 
     def _has_sqlite(self) -> bool:
         """Whether the ledger is one of SQLite: as it was created, else by the file system."""
-        if not self.is_local:
-            return False
-        folder = Path(self.path)
-        if (folder / _SQLITE_NAME).exists():
-            return True
-        return not (folder / _SLATE_NAME).is_dir() and not is_shared(folder)
+        return self.is_local and ledger_path(Path(self.path)).name == _SQLITE_NAME
 
     def _slate(self) -> SlatePlace:
         """Where the ledger of SlateDB is; its store reads the environment alone."""
+        # half a second, which local folders do without
+        from slatedb.uniffi import ObjectStore as SlateStore
+
+        from penstock.stores.slate_place import SlatePlace
+
         ledger = self / _SLATE_NAME
         if not self.is_local:
             # SlateDB repeats for long what never succeeds
             with failures(str(self), "reading and listing"):
                 next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
-            Path(ledger.path).mkdir(parents=True, exist_ok=True)
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))
         for name, value in self._configuration().items():
             os.environ[name.upper()] = value
@@ -234,6 +249,14 @@ class StoreAddress:
         except (BaseError, ValueError) as error:
             raise InputError(f"{self}: {short(error)}") from error
         return store
+
+
+def ledger_path(folder: Path) -> Path:
+    """Return where the ledger of a folder is, or would be: a file of SQLite, or a folder of SlateDB."""
+    file, database = folder / _SQLITE_NAME, folder / _SLATE_NAME
+    if file.exists() or (not database.is_dir() and not is_shared(folder)):
+        return file
+    return database
 
 
 def is_shared(folder: Path) -> bool:

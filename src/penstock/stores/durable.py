@@ -45,36 +45,34 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
 
 
-def write_bytes(path: Path, content: bytes | memoryview, *, is_synced: bool = True) -> None:
-    """Write a file, durable on return unless it is not synced, but for its name."""
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write a file, durable on return but for its name."""
     with path.open("wb") as file:
         file.write(content)
-        if is_synced:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _write_beside(path: Path, content: bytes, *, is_synced: bool = True) -> Path:
+def _write_beside(path: Path, content: bytes) -> Path:
     make_folder(path.parent)
     written = beside(path)
     try:
-        write_bytes(written, content, is_synced=is_synced)
+        write_bytes(written, content)
     except OSError:
         written.unlink(missing_ok=True)
         raise
     return written
 
 
-def replace_bytes(path: Path, content: bytes, *, is_synced: bool = True) -> None:
-    """Write a file under its final name in one atomic step, durable on return unless it is not synced."""
-    written = _write_beside(path, content, is_synced=is_synced)
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Write a file under its final name in one atomic step, durable on return."""
+    written = _write_beside(path, content)
     try:
         written.replace(path)
     except OSError:
         written.unlink(missing_ok=True)
         raise
-    if is_synced:
-        sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def put_bytes_if_absent(path: Path, content: bytes) -> bool:

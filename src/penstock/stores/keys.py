@@ -18,11 +18,18 @@ BENEATH, BEYOND = b"\x00", b"\xff"
 
 
 def encoded_key(key: Key) -> bytes:
-    """Return a key as bytes.
+    """Return the key of a document as bytes.
 
     Raises:
-        ValueError: a part is neither a string of characters nor an integer of 64 bits.
+        ValueError: it is empty, or a part is neither a string of characters nor an integer of 64 bits.
     """
+    if not key:
+        raise ValueError("the key of a document in the ledger cannot be empty")
+    return encoded_prefix(key)
+
+
+def encoded_prefix(key: Key) -> bytes:
+    """Return what the bytes of all keys at and beneath a key begin with; see `encoded_key`."""
     return b"".join(map(_encoded_part, key))
 
 

@@ -1,12 +1,14 @@
 """The ledger: documents by key in one transactional store with one writer.
 
-What a run publishes becomes visible by one commit. Only the driver writes; tasks get what they need in their arguments.
+What a run publishes becomes visible by one commit. Only the driver writes; a task that reads a ledger of a local folder closes it at once.
 Other processes read beside the writer. Opening the ledger for writing fences the writer before: its next commit fails.
 The shape follows Materialize's `Consensus` (`src/persist/src/location.rs`), the fencing SlateDB's manifest.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import CheckpointError
-from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_key
+from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_prefix
 
 Document: TypeAlias = bytes
 #: what `expect` says of a key that must not exist
@@ -46,15 +48,15 @@ class Range:
     def begin(self) -> bytes:
         """The first key of the range, encoded."""
         if self.after is not None:
-            return encoded_key((*self.prefix, self.after)) + BEYOND
-        return encoded_key(self.prefix) + (b"" if self.before is None else BENEATH)
+            return encoded_prefix((*self.prefix, self.after)) + BEYOND
+        return encoded_prefix(self.prefix) + (b"" if self.before is None else BENEATH)
 
     @property
     def end(self) -> bytes:
         """The first key behind the range, encoded."""
         if self.before is not None:
-            return encoded_key((*self.prefix, self.before))
-        return encoded_key(self.prefix) + BEYOND
+            return encoded_prefix((*self.prefix, self.before))
+        return encoded_prefix(self.prefix) + BEYOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Writer:
     def name(self) -> str:
         """Return who it is, for messages."""
         moment = datetime.fromtimestamp(self.since, UTC)
+        if (self.host, self.process) == (socket.gethostname(), os.getpid()):
+            return f"another run of this process since {moment:%Y-%m-%d %H:%M:%S} UTC"
         return f"process {self.process} of host {self.host} since {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -162,7 +166,7 @@ class Ledger(LedgerReader, Protocol):
         ...
 
     def close(self) -> None:
-        """Release the ledger. Everything that was committed is durable before."""
+        """Release the ledger, also one that was fenced or has failed. Closing again does nothing."""
         ...
 
 

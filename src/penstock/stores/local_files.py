@@ -14,8 +14,8 @@ from pathlib import Path
 from penstock.stores.durable import beside, make_folder, sync_file, sync_folder, write_bytes
 from penstock.stores.files import Content, Files, StoredFile, checked_name
 
-#: how the hidden names of `durable.beside` look
-_BESIDE = re.compile(r"\..+\.[0-9a-f]{32}")
+#: how the hidden names of `durable.beside` look, and those that SQLite adds to them
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{32}(-journal|-wal|-shm)?")
 
 
 @dataclass(frozen=True)

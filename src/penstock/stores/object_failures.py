@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from obstore.exceptions import (
@@ -16,33 +16,44 @@ from obstore.exceptions import (
 
 from penstock.errors import ConnectionFailedError, StoreFailedError
 
-#: what the text of an error has, and what the user can do; the first that fits
+#: codes of an answer, by the stores' own names and HTTP's numbers, and what the user can do; the first that fits
+_NO_BUCKET = (
+    {"NoSuchBucket", "ContainerNotFound"},
+    "the bucket does not exist; create it, or name another one",
+)
+_NO_CONDITIONS = (
+    {"NotImplemented", "NotSupported", "501"},
+    "the store lacks conditional writes (put if absent), which Penstock needs; use another store",
+)
 _CAUSES = (
+    _NO_BUCKET,
     (
-        r"NoSuchBucket|ContainerNotFound|bucket does not exist",
-        "the bucket does not exist; create it, or name another one",
-    ),
-    (
-        r"SignatureDoesNotMatch|InvalidAccessKeyId|AuthenticationFailed|InvalidAuthenticationInfo|ExpiredToken|InvalidToken|401",
+        {
+            "SignatureDoesNotMatch",
+            "InvalidAccessKeyId",
+            "AuthenticationFailed",
+            "InvalidAuthenticationInfo",
+            "ExpiredToken",
+            "InvalidToken",
+            "401",
+        },
         "the credentials are wrong or expired; set {credentials}",
     ),
     (
-        r"PermanentRedirect|TemporaryRedirect|AuthorizationHeaderMalformed|301 Moved|non-compliant redirect|redirect",
+        {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "301", "307"},
         "the bucket is in another region; set AWS_REGION to its region",
     ),
     (
-        r"169\.254\.169\.254|instance metadata|metadata endpoint|meta-data|metadata/identity|computeMetadata|missing credential|InstanceCredential",
-        "no credentials were found; set {credentials}",
-    ),
-    (
-        r"AccessDenied|Access Denied|403|AuthorizationPermissionMismatch|AuthorizationFailure",
+        {"AccessDenied", "AuthorizationPermissionMismatch", "AuthorizationFailure", "403"},
         "permission denied; allow {rights} objects below this address",
     ),
-    (
-        r"NotImplemented|NotSupported|not implemented|501",
-        "the store lacks conditional writes (put if absent), which Penstock needs; use another store",
-    ),
+    _NO_CONDITIONS,
 )
+#: where an error has such codes: the answer's document, its status, obstore's own words
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|status code: (\d{3})")
+_REDIRECT = "redirect without LOCATION"
+#: where a machine of a cloud is asked for credentials if none are set
+_ASKED = re.compile(r"https?://[^/\s]+/(?:latest/|metadata/identity|computeMetadata)")
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -68,10 +79,10 @@ def failures(address: str, rights: str = "reading, writing, listing and deleting
         yield
     except FileNotFoundError as error:
         # of a bucket as well
-        _refuse(error, address, rights, _CAUSES[:1])
+        _refuse(error, address, rights, [_NO_BUCKET])
         raise FileNotFoundError(errno.ENOENT, "no such file", address) from None
     except NotSupportedError as error:
-        raise ConnectionFailedError(f"{address}: {_CAUSES[-1][1]}") from error
+        raise ConnectionFailedError(f"{address}: {_NO_CONDITIONS[1]}") from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
         _refuse(error, address, rights, _CAUSES)
         raise ConnectionFailedError(f"{address}: permission denied: {short(error)}") from error
@@ -80,12 +91,18 @@ def failures(address: str, rights: str = "reading, writing, listing and deleting
         raise StoreFailedError(errno.EIO, short(error), address) from error
 
 
-def _refuse(error: Exception, address: str, rights: str, causes: tuple[tuple[str, str], ...]) -> None:
-    scheme = address.partition("://")[0]
-    for pattern, remedy in causes:
-        if re.search(pattern, str(error)):
-            told = remedy.format(rights=rights, credentials=_CREDENTIALS.get(scheme, "them"))
-            raise ConnectionFailedError(f"{address}: {told}") from error
+def _refuse(error: Exception, address: str, rights: str, causes: Iterable[tuple[set[str], str]]) -> None:
+    told = str(error)
+    codes = {code for found in _CODE.findall(told) for code in found}
+    if _REDIRECT in told:
+        codes.add("301")
+    credentials = _CREDENTIALS.get(address.partition("://")[0], "them")
+    if _ASKED.search(told):
+        raise ConnectionFailedError(f"{address}: no credentials were found; set {credentials}") from error
+    for known, remedy in causes:
+        if codes & known:
+            advice = remedy.format(rights=rights, credentials=credentials)
+            raise ConnectionFailedError(f"{address}: {advice}") from error
 
 
 def short(error: Exception) -> str:

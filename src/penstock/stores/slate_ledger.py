@@ -212,8 +212,7 @@ class SlateReader(LedgerReader):
 
     def _shut(self) -> None:
         self._is_closed = True
-        with self._failures():
-            self._place.completed(self._database.shutdown())
+        self._place.shut(self._database.shutdown())
 
 
 class SlateLedger(SlateReader, Ledger):
@@ -225,6 +224,7 @@ class SlateLedger(SlateReader, Ledger):
     Raises:
         DamagedError: it is damaged.
         CheckpointError: another version of Penstock wrote it; the writer before is not fenced then.
+        FencedError: another process is opening it at the same time.
         StoreFailedError: the store does not answer.
     """
 
@@ -263,7 +263,8 @@ class SlateLedger(SlateReader, Ledger):
                 else:
                     changes[encoded_key(each)] = None
             changes.update((encoded_key(key), document) for key, document in (puts or {}).items())
-            self._store(self._database, changes)
+            # SlateDB writes nothing for no change, and so would not notice that it is fenced
+            self._store(self._database, changes or {_WRITER_KEY: _encoded(self._own)})
 
     @contextmanager
     def snapshot(self) -> Iterator[View]:
@@ -273,15 +274,30 @@ class SlateLedger(SlateReader, Ledger):
         yield SlateView(database, self._place)
 
     def close(self) -> None:
+        # all that was acknowledged is durable; who was fenced or failed has been told so
         with self._writing, suppress(PenstockError):
-            if not self._is_closed and self._failed is None:
-                with self._failures():
-                    self._store(self._database, {_WRITER_KEY: _encoded(replace(self._own, is_closed=True))})
-        super().close()
+            if self._is_closed:
+                return
+            if self._failed is None:
+                self._store(self._database, {_WRITER_KEY: _encoded(replace(self._own, is_closed=True))})
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._failed is None:
+            super()._shut()
+        else:
+            self._is_closed = True
+            self._place.shut(_shut_without_flush(self._database))
 
     def _opened(self) -> Any:
         database = self._place.writer()
-        self._store(database, {_LAYOUT_KEY: json.dumps(LAYOUT).encode(), _WRITER_KEY: _encoded(self._own)})
+        try:
+            self._store(
+                database, {_LAYOUT_KEY: json.dumps(LAYOUT).encode(), _WRITER_KEY: _encoded(self._own)}
+            )
+        except PenstockError:
+            self._place.shut(_shut_without_flush(database))
+            raise
         return database
 
     def _store(self, database: Any, changes: Mapping[bytes, bytes | None]) -> None:
@@ -321,6 +337,10 @@ async def _written(database: Any, batch: slate.WriteBatch) -> None:
     handle = await database.write_with_options(batch, slate.WriteOptions())
     await database.flush_with_options(slate.FlushOptions(flush_type=slate.FlushType.WAL))
     await handle.await_durable()
+
+
+async def _shut_without_flush(database: Any) -> None:
+    await database.shutdown_with_options(slate.CloseOptions(flush_type=None))
 
 
 async def _flushed(database: Any) -> None:

@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,6 +20,8 @@ Result = TypeVar("Result")
 
 #: seconds that a store may take to answer, repetitions of requests included
 PATIENCE = 60.0
+#: ... when it is closed: all that was acknowledged is durable
+_LAST_SECONDS = 3.0
 #: bytes of blocks that are kept in memory
 _CACHE_BYTES = 64 << 20
 #: a reader looks for new commits so often
@@ -91,6 +93,11 @@ class SlatePlace:
                 raise
         raise absent(self.address)
 
+    def shut(self, shutdown: Coroutine[Any, Any, None]) -> None:
+        """Wait for the end of a database, but not for long: a fenced one waits half a minute for its compactor."""
+        with suppress(slate.Error, TimeoutError):
+            begun(shutdown).result(_LAST_SECONDS)
+
     def completed(self, call: Coroutine[Any, Any, Result]) -> Result:
         """Wait for a call of SlateDB.
 
@@ -128,6 +135,9 @@ class SlatePlace:
             raise StoreFailedError(errno.EIO, str(error), self.address) from error
         except slate.Error as error:
             told = str(error)
+            if "version already exists" in told:
+                # two processes create it at once
+                raise FencedError(self.address, successor()) from None
             failed = "object store error" in told and "not found" not in told
             if not failed and (isinstance(error, slate.Error.Data) or "CallbackError" in told):
                 raise DamagedError(self.address, f"(the ledger) is damaged: {told}") from error

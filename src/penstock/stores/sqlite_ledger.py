@@ -20,14 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import (
-    ConnectionFailedError,
     DamagedError,
     FencedError,
+    StoreFailedError,
     UnexpectedDocumentError,
 )
-from penstock.stores.durable import beside, make_folder, sync_folder
 from penstock.stores.keys import Key, decoded_key, encoded_key
 from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
+from penstock.stores.sqlite_connections import (
+    Immutable,
+    configure,
+    connected,
+    connected_to_read,
+    create_missing,
+)
 from penstock.stores.sqlite_failures import failures
 
 #: version of the tables; a ledger of another version is refused
@@ -35,21 +41,6 @@ LAYOUT = 1
 #: tells a ledger from other databases of SQLite: "Pstk"
 _APPLICATION = 0x5073746B
 _KIND = "the ledger"
-#: seconds that a commit waits for one of another process
-_PATIENCE = 60.0
-#: bytes of a page: documents have some hundred bytes to some thousand
-_PAGE = 8192
-#: bytes that the write-ahead log keeps on disk between two checkpoints
-_LOG_BYTES = 16 << 20
-
-_TABLES = """
-CREATE TABLE documents (key BLOB PRIMARY KEY, crc INTEGER NOT NULL, document BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE writer (
-    epoch INTEGER NOT NULL, host TEXT NOT NULL, process INTEGER NOT NULL, since REAL NOT NULL, is_closed INTEGER NOT NULL,
-    documents INTEGER NOT NULL, crc_sum INTEGER NOT NULL
-);
-INSERT INTO writer VALUES (0, '', 0, 0, 1, 0, 0);
-"""
 
 
 class SqliteReader(LedgerReader):
@@ -121,11 +112,11 @@ class SqliteReader(LedgerReader):
                 raise ValueError(f"{self._path} ({_KIND}) is closed")
             if self._idle:
                 return self._idle.pop()
-        return _connected_to_read(self._path)
+        return connected_to_read(self._path)
 
     def _return(self, connection: sqlite3.Connection) -> None:
         with self._guard:
-            if not self._is_closed:
+            if not self._is_closed and not isinstance(connection, Immutable):
                 self._idle.append(connection)
                 return
         connection.close()
@@ -231,12 +222,12 @@ class SqliteLedger(SqliteReader, Ledger):
 
     def __init__(self, path: Path) -> None:
         with failures(path):
-            _create_missing(path)
+            create_missing(path, _APPLICATION, LAYOUT)
             super().__init__(path)
             self._writing = threading.Lock()
-            self._write = _connected(path)
+            self._write = connected(path)
             try:
-                _configure(self._write, path)
+                configure(self._write, path)
                 self._epoch = self._take_over()
             except BaseException:
                 self._write.close()
@@ -265,12 +256,16 @@ class SqliteLedger(SqliteReader, Ledger):
             changes.add_up()
 
     def close(self) -> None:
-        with self._writing, failures(self._path):
+        # all that was acknowledged is durable, whether or not this can be told
+        with self._writing, suppress(StoreFailedError), failures(self._path):
             if self._is_closed:
                 return
             try:
                 with self._transaction():
                     self._write.execute("UPDATE writer SET is_closed = 1 WHERE epoch = ?", (self._epoch,))
+                # the file alone has everything then, whoever still reads
+                self._write.execute("PRAGMA busy_timeout = 1000")
+                self._write.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 super().close()
                 self._write.close()
@@ -341,65 +336,3 @@ class _Changes:
 
 def _checksum(key: bytes, document: Document) -> int:
     return zlib.crc32(document, zlib.crc32(key))
-
-
-def _connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(
-        address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_schema")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _connected_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that reads, and yet may write where it can: what a killed writer left has to be recovered."""
-    try:
-        connection = _connected(path)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _log(path).exists():
-            raise
-        # nobody writes it, and SQLite cannot create its files in a folder that is read-only
-        connection = _connected(path, "ro&immutable=1")
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _configure(connection: sqlite3.Connection, path: Path) -> None:
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise ConnectionFailedError(
-            f"{path} ({_KIND}): the file system has no shared memory between processes; name a checkpoint on a local disk"
-        )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-
-
-def _create_missing(path: Path) -> None:
-    """Give an empty ledger its name once it is whole: a file that is empty or cut off is damaged, never new."""
-    if path.exists():
-        return
-    if _log(path).exists():
-        raise DamagedError(str(path), f"({_KIND}) is missing, but {_log(path).name} beside it exists")
-    make_folder(path.parent)
-    new = beside(path)
-    try:
-        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-            connection.execute(f"PRAGMA page_size = {_PAGE}")
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
-            connection.executescript(f"BEGIN; {_TABLES} COMMIT;")
-        with suppress(FileExistsError):
-            os.link(new, path)
-    finally:
-        new.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def _log(path: Path) -> Path:
-    """The write-ahead log of a database."""
-    return path.with_name(f"{path.name}-wal")

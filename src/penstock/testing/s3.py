@@ -13,8 +13,7 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +32,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 #: the server's parts: each listens on a port, and on one more for the others
 _PARTS = ("master", "volume", "filer", "s3")
 _SOCKETS = Path("/tmp")
+_PORTS = "ports.json"
 OWNER, READER = "owner", "reader"
 #: secret key and permissions of each identity; its access key is its name. An administrator would create missing buckets
 _IDENTITIES = {
@@ -54,7 +54,7 @@ class S3Server:
         self._is_known = port is not None
         self._configuration = data.absolute() / "identities.json"
         self._files = data.absolute() / "files"
-        self._recorded_ports = data.absolute() / "ports.json"
+        self._recorded_ports = data.absolute() / _PORTS
         self._ports = self._recorded() or {
             **{f"-{part}.port{kind}": free_port() for part in _PARTS for kind in ("", ".grpc")},
             "-s3.port": self.port,
@@ -127,10 +127,7 @@ class S3Server:
     def kill(self) -> None:
         """End the server as a crash would; its data remain. Ending in good order takes it a quarter of a minute."""
         self._server.kill()
-        for port in self._ports.values():
-            for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
-                with suppress(OSError):
-                    socket.unlink()
+        _remove_sockets(self._ports)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -152,7 +149,12 @@ class S3Server:
             InputError: no bucket can have this name.
         """
         check_bucket(name)
-        self._asked(f"http://{LOOPBACK}:{self._ports['-filer.port']}/buckets/{name}/", "POST")
+        try:
+            self._asked(f"http://{LOOPBACK}:{self._ports['-filer.port']}/buckets/{name}/", "POST")
+        except urllib.error.HTTPError as error:
+            # it exists
+            if error.code != 409:
+                raise
 
     def _recorded(self) -> dict[str, int] | None:
         """The ports of the server that used this folder before, if it had this one."""
@@ -178,6 +180,13 @@ class S3Server:
     def _asked(self, address: str, method: str) -> None:
         request = urllib.request.Request(address, method=method)
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
+
+
+def _remove_sockets(ports: Mapping[str, int]) -> None:
+    """Remove what a server that has ended leaves behind."""
+    for port in ports.values():
+        for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
+            socket.unlink(missing_ok=True)
 
 
 def _executable() -> str:
@@ -224,7 +233,6 @@ def _started(data: Path, port: int, buckets: Sequence[str]) -> list[str]:
         *(f"bucket {bucket}: exists" for bucket in buckets),
         "Next, in the shell that runs penstock:",
         *(f"  export {name}={value}" for name, value in server.environment().items()),
-        *(f"  penstock run SCRIPT --output s3://{bucket}/out" for bucket in buckets[:1]),
     ]
 
 
@@ -238,6 +246,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.action == "stop":
         stopped = stop_recorded(options.data / f"{_NAME}.pid")
+        if stopped:
+            _remove_sockets(json.loads((options.data / _PORTS).read_text()))
         print("S3 stopped" if stopped else "S3 was not running")
         return
     try:

@@ -1,9 +1,10 @@
 """When to follow another plan: orders of joins and of unary operators that are predicted to put out more.
 
-A switch is worth it when it saves more than a threshold of the time that the running plan is predicted to take; a least
-dwell time between two switches keeps measurements that waver from changing plans to and fro.
+A switch is worth it when it saves more than a threshold of the time that the running plan is predicted to take, and more
+than a least time in a second of the streams: a plan that costs next to nothing is not worth changing. A least dwell time between
+two switches keeps measurements that waver from changing plans to and fro.
 
-Source: Song, Zhang, Lu, Yu, section 5 (the dynamic part); threshold and dwell time are ours.
+Source: Song, Zhang, Lu, Yu, section 5 (the dynamic part); thresholds and dwell time are ours.
 """
 
 from __future__ import annotations
@@ -36,22 +37,25 @@ class SwitchSettings:
 
     Attributes:
         threshold: share of the running plan's time that another one has to save.
+        least_seconds: time that it has to save in a second of the streams, seconds.
         dwell_seconds: least time between two switches.
         averaging: of measurements.
 
     Raises:
-        ValueError: the threshold is no share, or the time is negative.
+        ValueError: the threshold is no share, or a time is negative.
     """
 
     threshold: float = 0.05
+    least_seconds: float = 0.001
     dwell_seconds: float = 10.0
     averaging: AveragingSettings = field(default_factory=AveragingSettings)
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < 1:
             raise ValueError(f"threshold must be at least 0 and below 1, got {self.threshold}")
-        if self.dwell_seconds < 0:
-            raise ValueError(f"dwell_seconds must not be negative, got {self.dwell_seconds}")
+        for name in ("least_seconds", "dwell_seconds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,8 @@ class JoinStanding:
         seconds: C_time of the running order.
         output_rate: predicted, joined rows a second.
         measured: what each step was counted to do in a second of the streams; none since the order was switched.
-        best: the best plan under these statistics; if it is not the running one, it would save less than the threshold or
-            the dwell time is not over.
+        best: the best plan under these statistics; if it is not the running one, it would save less than the thresholds
+            or the dwell time is not over.
     """
 
     statistics: JoinStatistics
@@ -114,7 +118,7 @@ class OperatorsStanding:
         running: the operators in that order.
         seconds: what a tuple takes in it.
         best: the names in the best order under these statistics; if it is not the running one, it would save less than the
-            threshold or the dwell time is not over.
+            thresholds or the dwell time is not over.
         best_seconds: what a tuple would take in that one.
     """
 
@@ -190,21 +194,36 @@ class OperatorOrderPolicy:
 
 @dataclass(slots=True)
 class _Gate:
-    """Threshold and dwell time."""
+    """Thresholds and dwell time."""
 
     settings: SwitchSettings
     switched: float | None = None
 
-    def lets(self, running: float, best: float, now: float) -> bool:
-        """Whether to switch, from one predicted time to another; what it lets through counts as switched."""
+    def lets(self, running: float, best: float, now: float, rate: float = 1.0) -> bool:
+        """Whether to switch, from one predicted time to another; what it lets through counts as switched.
+
+        Args:
+            running, best: the times, seconds.
+            now: by the clock.
+            rate: how often they are spent in a second of the streams.
+        """
         waited = self.switched is None or now - self.switched >= self.settings.dwell_seconds
-        if not waited or running - best <= self.settings.threshold * running:
+        saved = running - best
+        if (
+            not waited
+            or saved <= self.settings.threshold * running
+            or saved * rate <= self.settings.least_seconds
+        ):
             return False
         self.switched = now
         return True
 
     def figures(self) -> Figures:
-        return {"threshold": self.settings.threshold, "dwell_seconds": self.settings.dwell_seconds}
+        return {
+            "threshold": self.settings.threshold,
+            "least_seconds": self.settings.least_seconds,
+            "dwell_seconds": self.settings.dwell_seconds,
+        }
 
 
 @dataclass(slots=True)
@@ -308,7 +327,8 @@ class _Group:
         }
         best = best_order([known[name] for name in self.running])
         before, after = processing_seconds([known[name] for name in self.running]), processing_seconds(best)
-        switches = self.gate.lets(before, after, now)
+        rate = max((self.sums.ratio(("tuples", name), "period") for name in self.running), default=0.0)
+        switches = self.gate.lets(before, after, now, rate)
         if switches:
             self.running = tuple(operator.name for operator in best)
         self.standing = OperatorsStanding(

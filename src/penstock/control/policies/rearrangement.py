@@ -2,7 +2,8 @@
 
 Source: Lee & Lee, section 5.2. Watching the evaluations a tuple besides the dropping ratio is ours:
 the dropping ratio of a whole sequence does not depend on its order, so a drift that leaves the share of
-unmatched tuples as it was would go unseen.
+unmatched tuples as it was would go unseen. The least gain is ours too: samples differ, and a change for less
+than that difference would be undone by the next one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from penstock.plan.arrangement import Arrangement, ArrangementKind
 _NARROW_NS = 1.0
 #: weight of the newest measurement of what a region costs
 _NEWEST_WEIGHT = 0.3
+#: share of the cost that a new sequence must save, on the tuples that it was found by; below, the running one remains
+LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,15 @@ class _Behaviour:
     tuples: int = 0
     dropped: int = 0
     evaluations: int = 0
+    #: of the evaluations, in the arranger's units
+    cost: float = 0.0
 
     def add(self, other: _Behaviour) -> None:
         """Counts further tuples."""
         self.tuples += other.tuples
         self.dropped += other.dropped
         self.evaluations += other.evaluations
+        self.cost += other.cost
 
     @property
     def dropping_ratio(self) -> float:
@@ -145,8 +151,12 @@ class _Stream:
 
     def _new_arranger(self) -> SequenceArranger:
         self._has_stepped = False
-        costs = None if self._costs is None else (self._costs + _NARROW_NS).tolist()
-        return SequenceArranger(self._index, self._settings.kind, costs)
+        costs = self._unit_costs()
+        return SequenceArranger(self._index, self._settings.kind, None if costs is None else costs.tolist())
+
+    def _unit_costs(self) -> npt.NDArray[np.float64] | None:
+        """What an evaluation of each p-attribute's ASC costs, ns; None where all are taken to cost the same."""
+        return None if self._costs is None else self._costs + _NARROW_NS
 
     def _remember(self, sample: Codes) -> None:
         recent = np.concatenate([self._recent, sample], axis=1)
@@ -196,12 +206,15 @@ class _Stream:
             return []
         found, runner_up = self._arranger.arrangement(), self._arranger.runner_up()
         self._arranger = None
-        before = self._behaviour(self._running, self._recent)
-        same, self._running = found.same_as(self._running), found
-        self._initial = self._behaviour(found, self._recent)
+        running, before = self._running, self._behaviour(self._running, self._recent)
+        after = self._behaviour(found, self._recent)
+        gain = 1 - after.cost / before.cost if before.cost else 0.0
+        swaps = gain >= LEAST_GAIN
+        self._initial = after if swaps else before
         figures: Figures = {
             "evaluations_before": round(before.evaluations_a_tuple, 6),
             "evaluations": round(self._initial.evaluations_a_tuple, 6),
+            "gain": round(gain, 6),
             "dropping_ratio": round(self._initial.dropping_ratio, 6),
             "sampled_tuples": self._initial.tuples,
         }
@@ -211,18 +224,23 @@ class _Stream:
             lost = self._behaviour(runner_up, self._recent).evaluations_a_tuple
             figures = {**figures, "runner_up_evaluations": round(lost, 6)}
             other = f"; the runner-up {lost:.4g}"
-        if same:
-            return [
-                KeepSequence(
-                    self._name, self.version, f"Order kept: {checks}{other}.", figures, found, runner_up
-                )
-            ]
-        reason = f"Order changed: {checks}, before {before.evaluations_a_tuple:.4g}{other}."
-        return [SwapSequence(self._name, self.version, reason, figures, found, runner_up)]
+        if swaps:
+            self._running = found
+            reason = (
+                f"Order changed: {checks}, before {before.evaluations_a_tuple:.4g}{other}. "
+                f"The cost falls by {100 * gain:.1f} %."
+            )
+            return [SwapSequence(self._name, self.version, reason, figures, found, runner_up, running)]
+        reason = f"Order kept: {checks}{other}."
+        if not found.same_as(running):
+            reason += f" No order that was found saves {LEAST_GAIN:.0%} of the cost.".replace("%", " %")
+        return [KeepSequence(self._name, self.version, reason, figures, running, runner_up)]
 
     def _behaviour(self, arrangement: Arrangement, sample: Codes) -> _Behaviour:
         found = self._index.evaluate(np.ascontiguousarray(sample), arrangement)
-        return _Behaviour(sample.shape[1], found.dropped, found.evaluations)
+        costs = self._unit_costs()
+        cost = float(found.evaluations if costs is None else found.by_attribute @ costs)
+        return _Behaviour(sample.shape[1], found.dropped, found.evaluations, cost)
 
 
 def _percent(change: float) -> str:

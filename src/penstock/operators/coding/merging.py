@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from penstock.kernels.spans import spans
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, order_key
+from penstock.plan.picking import picked
 from penstock.plan.selection import Key
 
 Ints = npt.NDArray[np.int64]
@@ -131,7 +132,7 @@ def _ordered(coded: CodedSelections, order: Ints) -> CodedSelections:
     return _with_predicates(
         replace(
             coded,
-            names=[coded.names[number] for number in order.tolist()],
+            names=picked(coded.names, order),
             term_query=np.repeat(np.arange(len(order), dtype=np.int32), counts),
             term_start=_starts(sizes),
         ),

@@ -48,6 +48,10 @@ class RegionCoding:
         """Number of codes: 2m + 2."""
         return 2 * len(self.constants) + 2
 
+    def is_same(self, other: RegionCoding) -> bool:
+        """Whether both code values alike."""
+        return (self.type, self.domain, self.constants) == (other.type, other.domain, other.constants)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedSelections:
@@ -82,7 +86,7 @@ def carried_over(coded: CodedSelections, names: Sequence[str]) -> Arrangement:
         names: columns, in the order known.
     """
     place = {name: number for number, name in enumerate(names)}
-    used = np.unique(coded.predicate_attribute).tolist()
+    used = np.flatnonzero(np.bincount(coded.predicate_attribute)).tolist()
     order = sorted(used, key=lambda each: (place.get(coded.codings[each].name, len(place)), each))
     return Arrangement(ArrangementKind.FIXED, tuple(order))
 

@@ -88,7 +88,7 @@ class ConditionClasses:
                 places = pa.array(fresh[first])
                 found = self._selector.match([column.take(places) for column in columns], len(places))
                 block.judge(found.offsets, found.queries, self._numbers)
-            parts.append(Part(block.offsets, block.conditions, classes))
+            parts.append(Part(block.offsets, block.conditions, classes, block.family))
         return Satisfied(rows, parts, self._count)
 
 
@@ -111,6 +111,8 @@ class _Block:
         #: class c satisfies conditions[offsets[c]:offsets[c + 1]]
         self.offsets: npt.NDArray[np.int64]
         self.conditions: Ints
+        #: another one when classes are forgotten
+        self.family: object
         self._forget()
 
     @property
@@ -162,7 +164,7 @@ class _Block:
         number_classes(known, self._slots, members, 0, np.empty(self._known, np.int32))
 
     def _forget(self) -> None:
-        self._known = 0
+        self._known, self.family = 0, object()
         self._members = np.zeros((1 << 10, len(self.attributes)), np.uint32)
         self._slots = np.full(1 << 11, -1, np.int32)
         self.offsets, self.conditions = np.zeros(1, np.int64), np.zeros(0, np.int32)

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from penstock.kernels.json_scan import plain_records
+from penstock.kernels.compiled import filling
+from penstock.kernels.json_scan import SHORT_BYTES, plain_records
 from penstock.operators.ingest.json_records import Records
 
 #: the one way of writing a timestamp that is read here; everything else is left to Spark
@@ -103,6 +104,17 @@ class JsonDecoder:
         plain_records(data, records.begins, records.ends, self._most_bytes, plain)
         plain[records.doubtful] = False
         return plain
+
+
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    long = b'{"a":"' + SHORT_BYTES * b"\\u0041" + b'","b":[1.5e3,null,{"c":true}]}'
+    records = Records.of_lines(b'{"a":"b"}\n' + long + b"\nno record\n")
+    decoder = JsonDecoder(pa.schema({"a": pa.string()}), _MOST_BYTES)
+    _, is_decoded = decoder.decode(records)
+    records.where(~is_decoded).as_lines()
+    decoder.tuples(records.where(is_decoded))
 
 
 def _timestamps(text: pa.Array) -> pa.Array | None:

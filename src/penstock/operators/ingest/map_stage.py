@@ -201,11 +201,17 @@ class StageCounts:
 
 
 class MapStage:
-    """Matches batches against one program and keeps the counts of the task at hand."""
+    """Matches batches against one program and keeps the counts of the task at hand.
 
-    def __init__(self, program: StreamProgram) -> None:
+    Args:
+        program: the program.
+        before: the stage of another version of it, which is used no more: what both have in common is kept.
+    """
+
+    def __init__(self, program: StreamProgram, before: MapStage | None = None) -> None:
         self.program = program
-        self._selector = Selector(program.plan, program.settings.strategy)
+        known = None if before is None else before._selector
+        self._selector: Selector = Selector(program.plan, program.settings.strategy, before=known)
         self._attributes = program.attributes
         self._outcomes = program.outcomes
         self._classes = ConditionClasses.of(program.plan, program.outcomes, self._selector)

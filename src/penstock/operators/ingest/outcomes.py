@@ -59,7 +59,9 @@ class Outcomes:
     conditions: int
 
     @classmethod
-    def numbered(cls, views: int, conditions: int = 0, errors: Sequence[int] = ()) -> Outcomes:
+    def numbered(
+        cls, views: int, conditions: int = 0, errors: Sequence[int] | npt.NDArray[np.int64] = ()
+    ) -> Outcomes:
         """The outcomes of the queries of views, of conditions, and of those that find what is lost to errors.
 
         Args:

@@ -22,6 +22,7 @@ class TupleType:
 
     Args:
         plan: the rules.
+        costs: of each fact, as the plan has them.
         coders: one an attribute.
         rules: the rules that may hold.
         known: the facts of the gates.
@@ -29,7 +30,13 @@ class TupleType:
     """
 
     def __init__(
-        self, plan: RulePlan, coders: Sequence[FactCoder], rules: Iterable[int], known: Facts, held: Facts
+        self,
+        plan: RulePlan,
+        costs: Sequence[float],
+        coders: Sequence[FactCoder],
+        rules: Iterable[int],
+        known: Facts,
+        held: Facts,
     ) -> None:
         self._coders = coders
         #: numbers of queries that hold whatever the other attributes are
@@ -46,7 +53,7 @@ class TupleType:
         used: set[int] = set()
         for place, (_, node) in enumerate(self._rules):
             used |= facts_of(node)
-            covered = cover(node, plan.costs)
+            covered = cover(node, costs)
             if covered is None:
                 self._unled.append(place)
                 continue

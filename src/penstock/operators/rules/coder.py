@@ -12,6 +12,7 @@ from penstock.operators.coding.encode import ColumnEncoder, code_type
 from penstock.operators.rules.facts import FactAttribute
 from penstock.operators.text.equal import compared
 from penstock.operators.text.signatures import NULL_SIGNATURE, SignatureEncoder
+from penstock.plan.patterns import TextPattern
 
 
 class FactCoder:
@@ -19,15 +20,17 @@ class FactCoder:
 
     Args:
         attribute: the attribute.
+        signatures: an encoder of its patterns that nobody else uses; None: a new one.
     """
 
-    def __init__(self, attribute: FactAttribute) -> None:
+    def __init__(self, attribute: FactAttribute, signatures: SignatureEncoder | None = None) -> None:
         self.name = attribute.name
         self._attribute = attribute
         self._held: list[frozenset[int]] = []
         #: what codes its values; None for text
         self.encoder: ColumnEncoder | None = None
-        self._signatures: SignatureEncoder | None = None
+        #: what numbers its values where it is text
+        self.signature_encoder: SignatureEncoder | None = None
         self._equal = attribute.equal
         coding = attribute.coding
         if attribute.equal is not None:
@@ -35,7 +38,7 @@ class FactCoder:
             self._held = [frozenset(null), frozenset(), frozenset(attribute.facts)]
             return
         if coding is None:
-            self._signatures = SignatureEncoder(attribute.patterns)
+            self.signature_encoder = signatures or SignatureEncoder(attribute.patterns)
             return
         self.encoder = ColumnEncoder(coding, code_type([coding]))
         of_code: list[set[int]] = [set() for _ in range(coding.codes)]
@@ -48,6 +51,11 @@ class FactCoder:
             [numbers.setdefault(frozenset(facts), len(numbers)) for facts in of_code], np.uint32
         )
         self._held = list(numbers)
+
+    @property
+    def patterns(self) -> tuple[str, tuple[TextPattern, ...]]:
+        """The column, and what its values are matched against where they are text."""
+        return self._attribute.name, self._attribute.patterns
 
     def numbers(
         self, columns: Sequence[pa.Array | pa.ChunkedArray], rows: npt.NDArray[np.int64] | None
@@ -67,8 +75,8 @@ class FactCoder:
         if self._equal is not None:
             return compared(columns[0], columns[1], self._equal.forms, self._equal.if_null, rows)
         (column,) = columns
-        if self._signatures is not None:
-            return self._signatures.encode(column, rows)
+        if self.signature_encoder is not None:
+            return self.signature_encoder.encode(column, rows)
         assert self.encoder is not None, "the others are text"
         chosen = column if rows is None else column.take(pa.array(rows))
         return self._number_of_code[self.encoder.encode(chosen)]
@@ -76,20 +84,20 @@ class FactCoder:
     @property
     def signatures(self) -> int:
         """How many sets of patterns have a number; 0 where numbers are fixed."""
-        return 0 if self._signatures is None else self._signatures.signatures
+        return 0 if self.signature_encoder is None else self.signature_encoder.signatures
 
     def forget(self) -> None:
         """Drops the numbers of text; later values get new ones."""
-        if self._signatures is not None:
-            self._signatures.forget()
+        if self.signature_encoder is not None:
+            self.signature_encoder.forget()
             self._held.clear()
 
     def held(self, number: int) -> frozenset[int]:
         """The facts that hold of the values with a number."""
-        if self._signatures is None:
+        if self.signature_encoder is None:
             return self._held[number]
         for known in range(len(self._held), number + 1):
-            self._held.append(self._of_signature(self._signatures, known))
+            self._held.append(self._of_signature(self.signature_encoder, known))
         return self._held[number]
 
     def _of_signature(self, signatures: SignatureEncoder, signature: int) -> frozenset[int]:

@@ -288,9 +288,9 @@ def put_in(node: Node, known: Facts, held: Facts) -> Node | bool:
     """
     ends = not node.is_every
     if node.is_every:
-        if not held.isdisjoint(node.failing) or any(fact in known and fact not in held for fact in node.held):
+        if not held.isdisjoint(node.failing) or not (node.held & known) <= held:
             return False
-    elif not held.isdisjoint(node.held) or any(fact in known and fact not in held for fact in node.failing):
+    elif not held.isdisjoint(node.held) or not (node.failing & known) <= held:
         return True
     parts: list[Node] = []
     for part in node.parts:
@@ -336,10 +336,15 @@ def facts_of(node: Node) -> set[int]:
     return found
 
 
-def cover(node: Node, costs: npt.NDArray[np.float64]) -> tuple[list[int], float] | None:
-    """Facts one of which holds wherever a tree does, the cheapest such, with their cost; None: there are none."""
+def cover(node: Node, costs: Sequence[float]) -> tuple[list[int], float] | None:
+    """Facts one of which holds wherever a tree does, the cheapest such, with their cost; None: there are none.
+
+    Args:
+        node: the tree.
+        costs: of each fact.
+    """
     if node.is_every:
-        found = [([fact], float(costs[fact])) for fact in node.held]
+        found = [([fact], costs[fact]) for fact in node.held]
         found += [each for each in (cover(part, costs) for part in node.parts) if each is not None]
         return min(found, key=lambda each: each[1], default=None)
     if node.failing:
@@ -348,4 +353,4 @@ def cover(node: Node, costs: npt.NDArray[np.float64]) -> tuple[list[int], float]
     if any(each is None for each in covers):
         return None
     facts = [*node.held, *(fact for each in covers if each is not None for fact in each[0])]
-    return facts, float(sum(costs[fact] for fact in facts))
+    return facts, sum(costs[fact] for fact in facts)

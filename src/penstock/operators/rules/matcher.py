@@ -10,10 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.classes import spread
+from penstock.kernels.compiled import filling
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.rules.classes import TupleType
 from penstock.operators.rules.coder import FactCoder
-from penstock.operators.rules.facts import Node, RulePlan, cover, facts_of
+from penstock.operators.rules.facts import Node, RulePlan, compile_rules, cover, facts_of
+from penstock.plan.patterns import TextPattern
+from penstock.plan.selection import Attribute, Query, SelectionSet
+from penstock.plan.trees import Some, Test, TextSet
 
 #: an attribute is a gate where this share of the rules needs something of it alone
 GATE_SHARE = 0.5
@@ -31,11 +35,17 @@ class RuleMatcher:
 
     Args:
         plan: the rules.
+        before: the matcher of other rules, which is used no more: known values of columns with the same patterns are kept.
     """
 
-    def __init__(self, plan: RulePlan) -> None:
+    def __init__(self, plan: RulePlan, before: RuleMatcher | None = None) -> None:
         self._plan = plan
-        self._coders = [FactCoder(attribute) for attribute in plan.attributes]
+        self._costs: list[float] = plan.costs.tolist()
+        known = {} if before is None else {each.patterns: each.signature_encoder for each in before._coders}
+        self._coders: list[FactCoder] = [
+            FactCoder(attribute, known.pop((attribute.name, attribute.patterns), None))
+            for attribute in plan.attributes
+        ]
         ends = np.cumsum([len(attribute.columns) for attribute in plan.attributes]).tolist()
         #: which columns are each attribute's
         self._columns = [slice(*pair) for pair in pairwise([0, *ends])]
@@ -86,19 +96,18 @@ class RuleMatcher:
 
     def _arrange(self, chosen: Sequence[int]) -> None:
         """Takes some attributes as gates."""
-        plan = self._plan
         self._gates = list(chosen)
-        self._known = frozenset(
-            fact for fact, owner in enumerate(plan.fact_attribute.tolist()) if owner in self._gates
-        )
+        is_gate = np.isin(self._plan.fact_attribute, self._gates)
+        self._known = frozenset(np.flatnonzero(is_gate).tolist())
+        costs = np.where(is_gate, self._plan.costs, np.inf).tolist()
         self._free: list[int] = []
         self._by_gate: dict[int, list[int]] = {}
-        for rule, node in enumerate(plan.nodes):
-            led = _gate_cover(node, plan, self._gates)
-            if led is None:
+        for rule, node in enumerate(self._plan.nodes):
+            led = cover(node, costs) if self._gates else None
+            if led is None or led[1] == np.inf:
                 self._free.append(rule)
             else:
-                for fact in led:
+                for fact in led[0]:
                     self._by_gate.setdefault(fact, []).append(rule)
         self._types: dict[tuple[int, ...], TupleType] = {}
 
@@ -151,7 +160,7 @@ class RuleMatcher:
             rules = set(self._free)
             for fact in held:
                 rules.update(self._by_gate.get(fact, ()))
-            found = TupleType(self._plan, self._coders, sorted(rules), self._known, held)
+            found = TupleType(self._plan, self._costs, self._coders, sorted(rules), self._known, held)
             self._types[key] = found
         return found
 
@@ -178,6 +187,21 @@ class RuleMatcher:
         return numbers
 
 
+@filling()
+def warm_up() -> None:
+    """Compiles or loads the kernels, before a process forks or is timed."""
+    attributes = tuple(Attribute(name, pa.string(), f"`{name}`") for name in ("a", "b"))
+    patterns = [TextPattern("like", text, ("lower",)) for text in ("%a_b%", "%c%", "d%")]
+    patterns += [TextPattern("like", "%e"), TextPattern("length", "3..")]
+    tests = [Test(place, TextSet(each)) for place in (0, 1) for each in patterns]
+    queries = tuple(Query(str(number), (), Some((one, tests[-number]))) for number, one in enumerate(tests))
+    plan = compile_rules(SelectionSet(attributes, queries))
+    assert plan is not None, "all queries are trees"
+    values = [f"a{number}b" for number in range(4_096)]
+    for column in (pa.array([*values, "a\u0130b", None]), pa.array([*values, *values]).dictionary_encode()):
+        RuleMatcher(plan).match([column] * len(plan.columns), len(column))
+
+
 def gates(plan: RulePlan) -> list[int]:
     """The attributes that split tuples into types: of which alone many rules need something.
 
@@ -185,25 +209,19 @@ def gates(plan: RulePlan) -> list[int]:
         plan: the rules.
     """
     counts = np.zeros(len(plan.attributes), np.int64)
+    owners = plan.fact_attribute.tolist()
     for node in plan.nodes:
-        counts[list(_needed(node, plan))] += 1
+        counts[list(_needed(node, owners))] += 1
     order = np.argsort(-counts, kind="stable")[:MOST_GATES].tolist()
     return [each for each in order if counts[each] >= max(2, GATE_SHARE * len(plan.nodes))]
 
 
-def _needed(node: Node, plan: RulePlan) -> set[int]:
-    """The attributes of which alone a rule needs something."""
+def _needed(node: Node, owners: Sequence[int]) -> set[int]:
+    """The attributes of which alone a rule needs something; `owners` has that of each fact."""
     if not node.is_every:
-        owners = {int(plan.fact_attribute[fact]) for fact in facts_of(node)}
-        return owners if len(owners) == 1 else set()
-    found = {int(plan.fact_attribute[fact]) for fact in node.held | node.failing}
+        named = {owners[fact] for fact in facts_of(node)}
+        return named if len(named) == 1 else set()
+    found = {owners[fact] for fact in node.held | node.failing}
     for part in node.parts:
-        found |= _needed(part, plan)
+        found |= _needed(part, owners)
     return found
-
-
-def _gate_cover(node: Node, plan: RulePlan, chosen: Sequence[int]) -> list[int] | None:
-    """Facts of the gates one of which holds wherever a rule does; None: there are none."""
-    costs = np.where(np.isin(plan.fact_attribute, chosen), plan.costs, np.inf)
-    found = cover(node, costs)
-    return found[0] if found is not None and np.isfinite(found[1]) else None

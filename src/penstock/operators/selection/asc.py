@@ -32,7 +32,7 @@ class Evaluation:
         counts: int32[tuples], ASC evaluations of each tuple; empty where they were not asked for.
         micro_arrows: micro-arrows followed.
         dropped: tuples that satisfy no query.
-        evaluations: ASC evaluations of all tuples: the paper's cost.
+        by_attribute: int64[n], ASC evaluations of all tuples by p-attribute.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -40,7 +40,12 @@ class Evaluation:
     counts: npt.NDArray[np.int32]
     micro_arrows: int
     dropped: int
-    evaluations: int
+    by_attribute: npt.NDArray[np.int64]
+
+    @property
+    def evaluations(self) -> int:
+        """ASC evaluations of all tuples: the paper's cost."""
+        return int(self.by_attribute.sum())
 
 
 class AscIndex:
@@ -166,7 +171,7 @@ class AscEvaluator:
         else:
             rows, grbs = way.follow_order(rows, grbs, self.arrangement.order)
         offsets, queries = kernels.collect(tables, rows, grbs, tuples)
-        return Evaluation(offsets, queries, counts, micro_arrows, tuples - len(rows), way.evaluations)
+        return Evaluation(offsets, queries, counts, micro_arrows, tuples - len(rows), way.by_attribute)
 
 
 _Left = tuple[npt.NDArray[np.int32], Bits, npt.NDArray[np.unsignedinteger[Any]]]
@@ -176,7 +181,7 @@ class _Way:
     """The way of a batch's tuples through the ASCs.
 
     Attributes:
-        evaluations: ASC evaluations so far.
+        by_attribute: int64[n], ASC evaluations so far, by p-attribute.
     """
 
     def __init__(
@@ -192,7 +197,7 @@ class _Way:
         self._tuples = tuples
         self._counts = counts
         self._attributes = attributes
-        self.evaluations = 0
+        self.by_attribute = np.zeros(attributes, np.int64)
 
     def follow_order(
         self, rows: npt.NDArray[np.int32], grbs: Bits, order: Sequence[int]
@@ -243,7 +248,7 @@ class _Way:
         every = is_in_order and len(rows) == self._tuples
         codes = self._codes_of(attribute, None if every else rows)
         kept = kernels.narrow(self._tables, attribute, codes, rows, grbs, self._counts)
-        self.evaluations += len(rows)
+        self.by_attribute[attribute] += len(rows)
         return rows[:kept], grbs[:kept], codes[:kept]
 
 

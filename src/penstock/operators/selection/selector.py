@@ -159,6 +159,7 @@ class Selector:
         strategy: "index", "asc", or "auto" to choose by measured time.
         arrangement: the ASCs' evaluation sequence; the order of the attributes where None.
         index: the batch index to use; one with every access where None.
+        before: the selector of another plan, which is used no more: what both have in common is kept.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Selector:
         strategy: Strategy = "auto",
         arrangement: Arrangement | None = None,
         index: BatchIndex | None = None,
+        before: Selector | None = None,
     ) -> None:
         self.plan = plan
         self.strategy = strategy
@@ -174,18 +176,30 @@ class Selector:
         self.figures: BatchFigures | None = None
         self._dtype = code_type(plan.codings)
         #: one a p-attribute
-        self.encoders = [ColumnEncoder(coding, self._dtype) for coding in plan.codings]
+        self.encoders: list[ColumnEncoder] = self._encoders(() if before is None else before.encoders)
         self._codes = np.zeros((len(plan.codings), CHUNK_ROWS + LANES), self._dtype)
         self._index = None if strategy == "asc" else index or BatchIndex(plan.coded)
         self._arrangement = arrangement
         self._evaluator: AscEvaluator | None = None
         self._choice = StrategyChoice()
-        self._rules = None if plan.rules is None else RuleMatcher(plan.rules)
+        self._rules: RuleMatcher | None = (
+            None if plan.rules is None else RuleMatcher(plan.rules, None if before is None else before._rules)
+        )
         always = int(np.count_nonzero(np.diff(plan.coded.term_start) == 0))
         self._chunk_rows = max(1, min(FIRST_CHUNK_ROWS, CHUNK_PAIRS // max(1, always)))
         words = -(-len(plan.coded.term_query) // 64)
         most_asc_rows = min(CHUNK_ROWS, ASC_WORDS // max(1, words), MOST_FOUND // max(1, len(plan.names)))
         self._asc_rows = max(1, most_asc_rows)
+
+    def _encoders(self, before: Sequence[ColumnEncoder]) -> list[ColumnEncoder]:
+        """An encoder for each p-attribute, one of those before where it codes the same."""
+        known = {each.coding.name: each for each in before if each.dtype is self._dtype}
+        return [
+            known[coding.name]
+            if coding.name in known and known[coding.name].coding.is_same(coding)
+            else ColumnEncoder(coding, self._dtype)
+            for coding in self.plan.codings
+        ]
 
     @property
     def bounding_encoders(self) -> list[ColumnEncoder | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ DEPTH = 16
 #: hits that have room in one step, beside one of each item
 _ROOM = 1 << 16
 
+#: ASCII letters that no value has that passed through a function
+_OTHER_LETTERS = {"lower": re.compile("[A-Z]"), "upper": re.compile("[a-z]")}
 _LOWER = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 
 
@@ -88,8 +91,7 @@ def items_of(number: int, pattern: TextPattern) -> list[Item]:
 
 def _has_letters_of_other_case(text: str, case: str) -> bool:
     """Whether a text has ASCII letters that a value in lower or upper case has not."""
-    first, last = ("A", "Z") if case == "lower" else ("a", "z")
-    return any(first <= character <= last for character in text)
+    return _OTHER_LETTERS[case].search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ import pyarrow.compute as pc
 
 from penstock.errors import InputError
 from penstock.operators.windows.grouping import (
+    ListedPairs,
+    Pairs,
     added,
     extreme,
     first_rows,
@@ -193,35 +195,37 @@ class Parts:
         partials = partials.combine_chunks()
         codes = group_codes(partials, keys)
         own = partials.select(list(keys)).take(pa.array(first_rows(codes)))
-        return self.merge_pairs(own, partials, np.arange(len(codes)), codes)
+        return self.merge_pairs(own, partials, ListedPairs(np.arange(len(codes)), codes, own.num_rows))
 
-    def merge_pairs(self, own: pa.Table, partials: pa.Table, rows: Longs, cells: Longs) -> pa.Table:
+    def merge_pairs(self, own: pa.Table, partials: pa.Table, pairs: Pairs) -> pa.Table:
         """One row for each cell: its keys, and the partials of the rows that belong to it, merged in the order of the pairs.
 
         Args:
             own: the keys of each cell.
             partials: with the columns of the parts.
-            rows, cells: int64[pairs], each a row of the partials and the cell that it belongs to; each cell has some.
+            pairs: rows of the partials and the cells that they belong to.
         """
-        merged, count = own, own.num_rows
-        for name in (ROWS, *map(count_of, dict.fromkeys((*self.sums, *self.counts, *self.moments)))):
-            merged = merged.append_column(name, added(partials.column(name), rows, cells, count))
+        every = partials.column(ROWS)
+        merged = own.append_column(ROWS, added(every, pairs))
+        for name in map(count_of, dict.fromkeys((*self.sums, *self.counts, *self.moments))):
+            counts = partials.column(name)
+            # where no argument is NULL
+            same = counts.equals(every)
+            merged = merged.append_column(name, merged.column(ROWS) if same else added(counts, pairs))
         for name in self.sums:
             nothing = merged.column(count_of(name)).to_numpy() == 0
-            total = added(partials.column(sum_of(name)), rows, cells, count, nothing)
+            total = added(partials.column(sum_of(name)), pairs, nothing)
             merged = merged.append_column(sum_of(name), total)
         for function, name in self.extremes:
             column = extreme_of(function, name)
-            merged = merged.append_column(
-                column, extreme(partials.column(column), function, rows, cells, count)
-            )
+            merged = merged.append_column(column, extreme(partials.column(column), function, pairs))
         if self.moments or self.sketches:
-            repeated = partials.take(pa.array(rows))
+            repeated, cells = partials.take(pa.array(pairs.rows)), pairs.cells
             for name in self.moments:
                 mean, squares = _merged_moments(repeated, cells, name)
                 merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
             for sketch in self.sketches:
-                united = sketch.merge(repeated.column(sketch.column), cells, count)
+                united = sketch.merge(repeated.column(sketch.column), cells, pairs.count)
                 merged = merged.append_column(sketch.column, united)
         parts = [name for name in partials.column_names if name in merged.column_names[own.num_columns :]]
         return merged.select([*own.column_names, *parts])

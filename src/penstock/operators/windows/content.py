@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.kernels.spreading import number_cells
+from penstock.kernels.spreading import add_by_windows, list_window_pairs, number_window_cells
 from penstock.operators.windows.aggregates import Longs, Parts, merge_values
 from penstock.operators.windows.grouping import group_codes
 from penstock.operators.windows.required_slack import ARRIVAL, END
@@ -159,19 +161,60 @@ def merged_windows(
     window = np.repeat(np.arange(len(windows)), [each[1:].size for each in ranges])
     partials = pa.concat_tables([content.partials for content in contents.values()]).combine_chunks()
     others = [name for name in keys if name != END]
-    codes = group_codes(partials, others)
-    pairs = int((last - first).sum())
-    rows, cells, first_rows, cell_windows = (np.empty(pairs, np.int64) for _ in range(4))
-    cell_of = np.full(int(codes.max(initial=-1)) + 1, -1)
-    count = number_cells(codes, first, last, window, cell_of, rows, cells, first_rows, cell_windows)
-    ends = pa.array(np.array([end for end, _ in windows])[cell_windows[:count]])
-    taken = partials.select(others).take(pa.array(first_rows[:count]))
+    pairs = _WindowPairs(group_codes(partials, others), first, last, window)
+    ends = pa.array(np.array([end for end, _ in windows])[pairs.windows])
+    taken = partials.select(others).take(pa.array(pairs.first_rows))
     own = pa.table({END: ends, **dict(zip(others, taken.columns, strict=True))}).select(list(keys))
     names = dict.fromkeys(name for content in contents.values() for name in content.values)
     return Content(
-        parts.merge_pairs(own, partials, rows, cells),
+        parts.merge_pairs(own, partials, pairs),
         {name: merge_values(_values(name, contents, windows), keys) for name in names},
     )
+
+
+class _WindowPairs:
+    """`Pairs` of rows and windows; a cell is a window and a group.
+
+    Args:
+        codes: int64[all rows], the group of each.
+        first, last, windows: int64[ranges]: rows first, ..., last - 1 belong to the window; those of a window together.
+
+    Attributes:
+        first_rows, windows: int64[cells], one row and the window of each cell.
+    """
+
+    def __init__(self, codes: Longs, first: Longs, last: Longs, windows: Longs) -> None:
+        self._ranges = codes, first, last, windows
+        self._pairs = int((last - first).sum())
+        self._groups = int(codes.max(initial=-1)) + 1
+        most = min(self._pairs, self._groups * (int(windows.max(initial=-1)) + 1))
+        first_rows, cell_windows = (np.empty(most, np.int64) for _ in range(2))
+        self.count: int = number_window_cells(*self._ranges, self._no_cells, first_rows, cell_windows)
+        self.first_rows, self.windows = first_rows[: self.count], cell_windows[: self.count]
+
+    @property
+    def rows(self) -> Longs:
+        """int64[pairs], the row of each."""
+        return self._listed[0]
+
+    @property
+    def cells(self) -> Longs:
+        """int64[pairs], the cell of each."""
+        return self._listed[1]
+
+    def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Adds the value of each row to the sum of its cell, in order."""
+        add_by_windows(values, *self._ranges, self._no_cells, sums)
+
+    @property
+    def _no_cells(self) -> Longs:
+        return np.full(self._groups, -1, np.int64)
+
+    @cached_property
+    def _listed(self) -> tuple[Longs, Longs]:
+        rows, cells = (np.empty(self._pairs, np.int64) for _ in range(2))
+        list_window_pairs(*self._ranges, self._no_cells, rows, cells)
+        return rows, cells
 
 
 def _values(

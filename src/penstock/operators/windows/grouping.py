@@ -6,7 +6,8 @@ Numbers of small range and long runs are numbered without hashing: keys of merge
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -50,52 +51,78 @@ def first_rows(codes: Longs) -> Longs:
     return np.flatnonzero(np.append(True, so_far[1:] > so_far[:-1])[: len(codes)])
 
 
-def added(
-    column: pa.ChunkedArray,
-    rows: Longs,
-    cells: Longs,
-    count: int,
-    nothing: npt.NDArray[np.bool_] | None = None,
-) -> pa.Array:
+class Pairs(Protocol):
+    """Rows and the cells that each belongs to; each cell has some row.
+
+    Attributes:
+        count: of the cells.
+        rows, cells: int64[pairs], a row and its cell, in the order in which a cell's rows are merged.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def rows(self) -> Longs: ...
+    @property
+    def cells(self) -> Longs: ...
+
+    def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Adds the value of each row to the sum of its cell, in order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedPairs:
+    """`Pairs` that are listed."""
+
+    rows: Longs
+    cells: Longs
+    count: int
+
+    def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Adds the value of each row to the sum of its cell, in order."""
+        add_up(values, self.rows, self.cells, sums)
+
+
+def added(column: pa.ChunkedArray, pairs: Pairs, nothing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """Sums by cell; NULL where there is nothing to be added.
 
     Args:
         column: float64, int64 or decimals.
-        rows, cells: int64[pairs], which row is added to which cell.
-        count: of the cells.
-        nothing: bool[count]; None: each cell has something.
+        pairs: which row is added to which cell.
+        nothing: bool[cells]; None: each cell has something.
     """
     kind = column.type
     if not pa.types.is_decimal(kind):
-        sums = np.zeros(count, np.float64 if pa.types.is_floating(kind) else np.int64)
-        add_up(without_nulls(column, 0), rows, cells, sums)
+        sums = np.zeros(pairs.count, np.float64 if pa.types.is_floating(kind) else np.int64)
+        pairs.add(without_nulls(column, 0), sums)
         return pa.array(sums, mask=nothing)
     limbs = kind.bit_width // 64
     whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
     words = np.frombuffer(whole.buffers()[1], np.uint64)[whole.offset * limbs :][: len(whole) * limbs]
-    total = np.zeros((count, limbs), np.uint64)
-    add_limbs(words.reshape(-1, limbs), rows, cells, total)
+    total = np.zeros((pairs.count, limbs), np.uint64)
+    add_limbs(words.reshape(-1, limbs), pairs.rows, pairs.cells, total)
     is_there = None if nothing is None else pa.array(~nothing).buffers()[1]
-    return pa.Array.from_buffers(kind, count, [is_there, pa.py_buffer(total)])
+    return pa.Array.from_buffers(kind, pairs.count, [is_there, pa.py_buffer(total)])
 
 
-def extreme(column: pa.ChunkedArray, function: str, rows: Longs, cells: Longs, count: int) -> pa.Array:
+def extreme(column: pa.ChunkedArray, function: str, pairs: Pairs) -> pa.Array:
     """The least or the largest by cell, NULL where all are; see `added`.
 
     Args:
         column: of any type that has an order.
         function: "min" or "max".
-        rows, cells, count: each cell has some row.
+        pairs: see `added`.
     """
+    rows, cells, count = pairs.rows, pairs.cells, pairs.count
     if not pa.types.is_int64(column.type):
-        pairs = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
-        found = pairs.group_by("cell", use_threads=False).aggregate([("value", function)])
+        listed = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
+        found = listed.group_by("cell", use_threads=False).aggregate([("value", function)])
         return found.sort_by("cell").column(f"value_{function}").combine_chunks()
     is_least, is_there = function == "min", column.is_valid().to_numpy()
     extremes = np.full(count, _LARGEST if is_least else -_LARGEST - 1)
     take_extremes(without_nulls(column, 0), is_there, rows, cells, is_least, extremes)
     known = np.zeros(count, np.int64)
-    add_up(is_there.astype(np.int64), rows, cells, known)
+    pairs.add(is_there.astype(np.int64), known)
     return pa.array(extremes, mask=known == 0)
 
 

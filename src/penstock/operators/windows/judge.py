@@ -198,9 +198,8 @@ class Judge:
         state = self.state
         own = [end for end in ends if end in state.watched]
         heard = [end for end in own if state.watched[end].look != _NEVER]
-        self._hear(heard)
         size = self._plan.windows.size
-        for end, arrived in zip(heard, self._panes.newest_arrivals(heard, size), strict=True):
+        for end, arrived in self._hear(heard).items():
             outcome = state.watched[end].outcome
             assert outcome is not None, "heard above"
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
@@ -211,8 +210,8 @@ class Judge:
         for end in own:
             del state.watched[end]
 
-    def _hear(self, ends: Sequence[int]) -> None:
-        """Finds out what windows were worth of which more has arrived than was heard."""
+    def _hear(self, ends: Sequence[int]) -> dict[int, int]:
+        """Finds out what windows were worth of which more has arrived than was heard; when the newest rows of each arrived."""
         plan, watched, size = self._plan, self.state.watched, self._plan.windows.size
         arrived = dict(zip(ends, self._panes.newest_arrivals(ends, size), strict=True))
         unheard = sorted(
@@ -225,6 +224,7 @@ class Judge:
             rank = ceil((1 - plan.bound.delta) * len(closer)) - 1
             own.outcome = WindowOutcome(end, own.slack, share, required, int(closer[rank]))
             own.heard = newest
+        return arrived
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""

@@ -6,7 +6,7 @@ task the rows of each shard become Arrow IPC streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,27 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.operators.hashing import canonical_columns
 from penstock.operators.routing.routers import HashRouter
-from penstock.operators.text.known_sets import KnownSets
-from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values, merge_values
-from penstock.operators.windows.arrival_steps import STEP, Steps
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.event_times import EventTimes, Rows
-from penstock.operators.windows.panes import PANE
+from penstock.operators.windows.held_partials import Held, HeldBySets
 from penstock.operators.windows.satisfied import Satisfied
-from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
-from penstock.operators.windows.spreading import SET, spread, spread_values
+from penstock.operators.windows.shard import Envelope
 from penstock.plan.times import BEFORE_ALL
 
-#: tuples that are grouped at a time
-_HELD_ROWS = 1 << 20
-_HELD_BYTES = 64 << 20
-#: partials are merged when they are twice as many as after the last time, and at least so many
-_LOOSE_ROWS = 1 << 20
-#: sets of conditions are forgotten, and their partials spread, when they take so much
-_SETS_BYTES = 32 << 20
-#: tables of what was spread that are held before they are merged
-_MOST_SPREAD = 8
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
 
@@ -153,7 +141,7 @@ class PaneStage:
             has_steps: whether its tuples have arrival steps.
         """
         self._too_late_before = too_late_before
-        held = (_HeldBySets if len(plan.selections) > 1 else _Held for plan in self.program.operators)
+        held = (HeldBySets if len(plan.selections) > 1 else Held for plan in self.program.operators)
         self._held = [
             make(plan, has_steps=has_steps) for make, plan in zip(held, self.program.operators, strict=True)
         ]
@@ -191,7 +179,7 @@ class PaneStage:
 
     def _kept(
         self,
-        held: _Held,
+        held: Held,
         rows: Rows | None,
         batch: pa.RecordBatch,
         times: EventTimes,
@@ -230,166 +218,6 @@ class PaneStage:
                         for start in range(0, own.num_rows, _ENVELOPE_ROWS)
                     ]
         return found
-
-
-class _Held:
-    """One operator's tuples and partials."""
-
-    def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
-        self.plan = plan
-        self._has_steps = has_steps
-        self.keys = [key.name for key in plan.keys]
-        self._columns = {each.name: each for each in (*plan.keys, *plan.arguments)}
-        self._grouping = [PANE, *self.keys, *([STEP] if has_steps else [])]
-        self._exact = {*self.keys, *plan.parts.values}
-        self._tuples: list[pa.Table] = []
-        self._rows = self._bytes = 0
-        self._partials: list[pa.Table] = []
-        self._values: dict[str, list[pa.Table]] = {name: [] for name in plan.parts.values}
-        self._loose = 0
-        self._settled = 0
-        self.set_tuples = self.set_partials = 0
-
-    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
-        """The rows of a batch that satisfy the condition, ascending; None: all. They are to be added before the next are asked for."""
-        if not self.plan.selections:
-            yield None
-            return
-        (condition,) = self.plan.selections
-        rows = satisfied.rows_of(condition)
-        if len(rows):
-            yield rows
-
-    def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """int64[selections]: how many of the rows that were selected last are chosen."""
-        return np.array([np.count_nonzero(chosen if rows is None else chosen[rows])])
-
-    def add(self, batch: pa.RecordBatch, times: Rows, rows: Rows | None, steps: Steps | None) -> None:
-        """Takes in rows of the batch whose rows were selected last; None: all."""
-        plan = self.plan
-        own = times if rows is None else times[rows]
-        if not len(own):
-            return
-        panes = (own - plan.offset) // plan.pane * plan.pane + plan.offset
-        columns = {PANE: pa.array(panes)}
-        if self._has_steps:
-            assert steps is not None, "all tuples of a task have steps, or none"
-            columns[STEP] = pa.array(steps if rows is None else steps[rows])
-        places = None if rows is None else pa.array(rows)
-        for name, each in self._columns.items():
-            values = batch.column(each.column)
-            if values.type != each.type:
-                values = values.cast(each.type)
-            columns[name] = values if places is None else values.take(places)
-        table = self._labelled(pa.table(columns), rows)
-        self._tuples.append(table)
-        self._rows += len(own)
-        self._bytes += table.nbytes
-        if self._rows >= _HELD_ROWS or self._bytes >= _HELD_BYTES:
-            self._lift()
-
-    def tables(self) -> dict[str, pa.Table]:
-        """All partials by kind of envelope; nothing where no tuple came."""
-        self._lift()
-        if not self._partials:
-            return {}
-        self._merge()
-        return {PARTIALS: self._partials[0]} | {
-            VALUES + name: tables[0] for name, tables in self._values.items()
-        }
-
-    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:  # noqa: ARG002
-        return tuples
-
-    def _lift(self) -> None:
-        if not self._tuples:
-            return
-        tuples = canonical_columns(pa.concat_tables(self._tuples), self._exact)
-        self._tuples, self._rows, self._bytes = [], 0, 0
-        lifted = self.plan.parts.lift(tuples, self._grouping)
-        self._partials.append(lifted)
-        self._loose += lifted.num_rows
-        for name, tables in self._values.items():
-            tables.append(lift_values(tuples, self._grouping, name))
-            self._loose += tables[-1].num_rows
-        if self._loose > max(_LOOSE_ROWS, self._settled):
-            self._merge()
-
-    def _merge(self) -> None:
-        if len(self._partials) > 1:
-            merged = self.plan.parts.merge(pa.concat_tables(self._partials), self._grouping)
-            self._partials = [merged]
-            for name, tables in self._values.items():
-                self._values[name] = [merge_values(pa.concat_tables(tables), self._grouping)]
-        self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
-        self._loose = 0
-
-
-class _HeldBySets(_Held):
-    """The like of an operator with several conditions: by the set of those that a tuple satisfies, until the task ends."""
-
-    def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
-        super().__init__(plan, has_steps=has_steps)
-        self._groups = self._grouping
-        self._grouping = [SET, *self._groups]
-        self._sets = KnownSets()
-        self._numbers = np.zeros(0, np.uint32)
-        self._spread: dict[str, list[pa.Table]] = {}
-
-    def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
-        """The rows of a batch that satisfy some of the conditions, ascending, those of each part once."""
-        places = satisfied.places(self.plan.selections)
-        for part in satisfied.parts:
-            if self._sets.nbytes > _SETS_BYTES:
-                self._spread_all()
-            classes, selections = self._pairs = part.pairs(places)
-            signatures = np.zeros(len(part.offsets) - 1, np.uint32)
-            self._sets.number(selections.copy(), classes, signatures)
-            self._part, self._numbers = part, part.of_rows(signatures)
-            rows = np.flatnonzero(self._numbers)
-            if len(rows):
-                yield rows
-
-    def count(self, rows: Rows | None, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """int64[selections]: how many of the rows that were selected last are chosen."""
-        classes, selections = self._pairs
-        own = np.flatnonzero(chosen) if rows is None else rows[chosen[rows]]
-        of_classes = own if self._part.classes is None else self._part.classes[own]
-        times = np.bincount(of_classes, minlength=len(self._part.offsets) - 1)[classes]
-        return np.bincount(selections, times, len(self.plan.selections)).astype(np.int64)
-
-    def tables(self) -> dict[str, pa.Table]:
-        """All partials by kind of envelope; nothing where no tuple came."""
-        self._spread_all()
-        return {kind: self._merged(kind, tables) for kind, tables in self._spread.items()}
-
-    def _merged(self, kind: str, tables: Sequence[pa.Table]) -> pa.Table:
-        """What was spread at different times as one table."""
-        groups = [SELECTION, *self._groups]
-        table = pa.concat_tables(tables)
-        if len(tables) == 1:
-            return table
-        return self.plan.parts.merge(table, groups) if kind == PARTIALS else merge_values(table, groups)
-
-    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:
-        self.set_tuples += tuples.num_rows
-        return tuples.append_column(SET, pa.array(self._numbers[rows].astype(np.int32) - 1))
-
-    def _spread_all(self) -> None:
-        """Spreads what is held over the conditions, and forgets the sets."""
-        for kind, table in super().tables().items():
-            if kind == PARTIALS:
-                self.set_partials += table.num_rows
-                own = spread(self.plan.parts, table, self._sets, self._groups)
-            else:
-                own = spread_values(table, self._sets, self._groups)
-            tables = self._spread.setdefault(kind, [])
-            tables.append(own)
-            if len(tables) > _MOST_SPREAD:
-                self._spread[kind] = [self._merged(kind, tables)]
-        self._partials, self._settled = [], 0
-        self._values = {name: [] for name in self._values}
-        self._sets = KnownSets()
 
 
 def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:

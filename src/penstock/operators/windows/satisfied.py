@@ -21,27 +21,36 @@ class Part:
     Attributes:
         offsets, conditions: class c satisfies conditions[offsets[c]:offsets[c + 1]]; int64[classes + 1] and int32[pairs].
         classes: int32[rows], the class of each row; None: each row is the class of its number.
+        family: parts of equal families have the same classes, later ones more of them; None: those of this part alone.
     """
 
     offsets: Rows
     conditions: Ints
     classes: Ints | None = None
+    family: object = None
     _by_condition: tuple[Rows, Rows] | None = None
 
-    def pairs(self, places: Ints) -> tuple[Ints, Ints]:
-        """The classes of the rows, ascending, once for each condition that has a place, and these places.
+    def occurring(self) -> npt.NDArray[np.bool_]:
+        """bool[classes]: whether some row is of the class."""
+        count = len(self.offsets) - 1
+        return (
+            np.ones(count, np.bool_)
+            if self.classes is None
+            else np.bincount(self.classes, minlength=count) > 0
+        )
+
+    def pairs(self, chosen: npt.NDArray[np.bool_], places: Ints) -> tuple[Ints, Ints]:
+        """Chosen classes, ascending, once for each condition that has a place, and these places.
 
         Args:
+            chosen: bool[classes].
             places: int32[conditions], -1 where a condition has none.
         """
         degrees = np.diff(self.offsets)
-        if self.classes is not None:
-            occurring = np.bincount(self.classes, minlength=len(degrees)) > 0
-            if not occurring.all():
-                chosen = np.repeat(occurring, degrees)
-                classes = np.repeat(np.arange(len(degrees), dtype=np.int32), np.where(occurring, degrees, 0))
-                return _placed(classes, places[self.conditions[chosen]])
-        return _placed(np.repeat(np.arange(len(degrees), dtype=np.int32), degrees), places[self.conditions])
+        classes = np.repeat(np.arange(len(degrees), dtype=np.int32), np.where(chosen, degrees, 0))
+        own = places[self.conditions if chosen.all() else self.conditions[np.repeat(chosen, degrees)]]
+        has_one = own >= 0
+        return (classes, own) if has_one.all() else (classes[has_one], own[has_one])
 
     def of_rows(self, of_classes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
         """For each row what its class has."""
@@ -61,11 +70,6 @@ class Part:
         holds = np.zeros(len(self.offsets) - 1, np.bool_)
         holds[own] = True
         return np.flatnonzero(holds[self.classes])
-
-
-def _placed(classes: Ints, places: Ints) -> tuple[Ints, Ints]:
-    has_one = places >= 0
-    return (classes, places) if has_one.all() else (classes[has_one], places[has_one])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,10 +104,13 @@ class Satisfied:
                 return found
         return np.zeros(0, np.int64)
 
-    def places(self, conditions: Sequence[int | None]) -> Ints:
-        """int32[conditions]: the place of each condition among some of them, -1 where it has none."""
+    def places(self, conditions: Ints) -> Ints:
+        """int32[conditions]: the place of each condition among some of them, -1 where it has none.
+
+        Args:
+            conditions: int32[], -1 for none.
+        """
         found = np.full(self.count, -1, np.int32)
-        for place, condition in enumerate(conditions):
-            if condition is not None and condition < self.count:
-                found[condition] = place
+        known = np.flatnonzero((conditions >= 0) & (conditions < self.count))
+        found[conditions[known]] = known
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,33 @@ from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
 Ints = npt.NDArray[np.int64]
 
 
+class Places:
+    """Where the rows of windows of selections are.
+
+    Args:
+        ends, selections: int64[windows], ascending by end and selection.
+        bounds: int64[windows + 1], where the rows of each begin, with the end.
+    """
+
+    def __init__(self, ends: Ints, selections: Ints, bounds: Ints) -> None:
+        self._every = np.unique(ends)
+        self._count = int(selections.max(initial=-1)) + 1
+        self._known: Ints = np.searchsorted(self._every, ends) * self._count + selections
+        asked = np.arange(len(self._every) * self._count + 1)
+        self._first: list[int] = bounds[np.searchsorted(self._known, asked)].tolist()
+        self._base = {end: number * self._count for number, end in enumerate(self._every.tolist())}
+
+    def of(self, end: int, selection: int) -> tuple[int, int]:
+        """The first row of a window and the one behind its last."""
+        place = self._base[end] + selection
+        return self._first[place], self._first[place + 1]
+
+    def numbers(self, ends: Ints, selections: Ints) -> Ints:
+        """int64[rows]: the number of the window of each end and selection."""
+        places = np.searchsorted(self._every, ends) * self._count + selections
+        return np.searchsorted(self._known, places)
+
+
 class SelectedWindows:
     """Some windows of some selections, merged.
 
@@ -32,7 +58,7 @@ class SelectedWindows:
 
     Attributes:
         ends, selections: int64[windows], of those that hold tuples, in the order of their rows.
-        places: the first row of each and the one behind its last.
+        places: where the rows of each are.
     """
 
     def __init__(self, content: Content, keys: Sequence[str], count: int) -> None:
@@ -44,7 +70,7 @@ class SelectedWindows:
         first = np.flatnonzero(is_first)
         self.ends, self.selections = ends[first], selections[first].astype(np.int64)
         self._bounds = np.append(first, len(ends))
-        self.places = _places(self.ends, self.selections, self._bounds)
+        self.places = Places(self.ends, self.selections, self._bounds)
         self._lowered: dict[tuple[Aggregate, ...], pa.Table] = {}
 
     def rows(self, plan: WindowPlan) -> pa.Table:
@@ -82,7 +108,7 @@ class RequiredSlacks:
 
     Attributes:
         count: how many windows, whatever selections they have.
-        places: by end and selection the first group of each window and the one behind its last.
+        places: where the groups of each window are.
     """
 
     def __init__(
@@ -94,7 +120,7 @@ class RequiredSlacks:
         contents: Mapping[int, Content],
     ) -> None:
         chosen = [(merged, np.flatnonzero(merged.ends == end)) for end, merged in windows.items()]
-        self._ends, self._selections, sizes = (
+        ends, selections, sizes = (
             np.concatenate([each[own] for each, own in arrays])
             for arrays in (
                 [(merged.ends, own) for merged, own in chosen],
@@ -103,7 +129,7 @@ class RequiredSlacks:
             )
         )
         self._bounds = np.append(0, np.cumsum(sizes))
-        self.places = _places(self._ends, self._selections, self._bounds)
+        self.places = Places(ends, selections, self._bounds)
         self.count = len(windows)
         self._known: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
         late = _late_groups(list(windows), size, contents, keys)
@@ -111,7 +137,7 @@ class RequiredSlacks:
             largest = np.concatenate([merged.sampled[1][own] for merged, own in chosen])
             late = {
                 name: table.filter(
-                    pa.array(hashes_of(table, keys) <= largest[self._places_of(*_windows_of(table))])
+                    pa.array(hashes_of(table, keys) <= largest[self.places.numbers(*_windows_of(table))])
                 )
                 for name, table in late.items()
             }
@@ -137,24 +163,13 @@ class RequiredSlacks:
         found = np.zeros((len(shares), int(self._bounds[-1])), np.int64)
         if self._history is None:
             return found
-        windows = self._places_of(self._history.of_groups(END), self._history.of_groups(SELECTION))
+        windows = self.places.numbers(self._history.of_groups(END), self._history.of_groups(SELECTION))
         for own, required in zip(found, self._history.required_slack(aggregates, bound, shares), strict=True):
             order = np.lexsort((required, windows))
             # the last ones of each window, behind those that required none
             behind = np.searchsorted(windows[order], windows[order], "right") - np.arange(len(order))
             own[self._bounds[windows[order] + 1] - behind] = required[order]
         return found
-
-    def _places_of(self, ends: Ints, selections: Ints) -> Ints:
-        """The number of the window and selection of each row."""
-        every, count = np.unique(self._ends), int(self._selections.max()) + 1
-        known = np.searchsorted(every, self._ends) * count + self._selections
-        return np.searchsorted(known, np.searchsorted(every, ends) * count + selections)
-
-
-def _places(ends: Ints, selections: Ints, bounds: Ints) -> dict[tuple[int, int], tuple[int, int]]:
-    windows = zip(ends.tolist(), selections.tolist(), strict=True)
-    return dict(zip(windows, pairwise(bounds.tolist()), strict=True))
 
 
 def _windows_of(table: pa.Table) -> tuple[Ints, Ints]:

@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 #: what so many bytes of panes make is kept for the views of some selections; beyond that selections are taken in blocks
 _BLOCK_BYTES = 256 << 20
 #: so many panes of windows are merged at a time
-_MOST_PANES = 64
+_MOST_PANES = 256
 
 
 class Sorted:
@@ -102,16 +102,13 @@ class Selections:
     def newest_arrivals(self, selection: int, ends: Iterable[int], size: int) -> list[int]:
         """When the newest rows of windows [end - size, end) arrived, BEFORE_ALL where they hold none."""
         self._follow()
-        known = self._newest.setdefault(size, {})
-        found = []
-        for end in ends:
-            own = known.get(end)
-            if own is None:
+        known, wanted = self._newest.setdefault(size, {}), list(ends)
+        for end in wanted:
+            if end not in known:
                 every = [self._sorted[start].newest for start in self._panes.starts(end - size, end)]
                 nothing = np.full(self._count, BEFORE_ALL)
-                own = known[end] = np.max([nothing, *every], axis=0).tolist()
-            found.append(own[selection])
-        return found
+                known[end] = np.max([nothing, *every], axis=0).tolist()
+        return [known[end][selection] for end in wanted]
 
     def content(self, selection: int, first: int, last: int) -> list[Content]:
         """The rows of the panes that start in [first, last), pane by pane."""
@@ -142,7 +139,7 @@ class Selections:
         for merged, own in groupby(ends, lambda end: block.windows[end][0]):
             rows = merged.rows(plan)
             for end in own:
-                first, last = merged.places[end, selection]
+                first, last = merged.places.of(end, selection)
                 yield end, rows.slice(first, last - first)
 
     def required(
@@ -156,7 +153,7 @@ class Selections:
         for known, own in groupby(ends, block.slacks.__getitem__):
             slacks = known.ascending(plan.aggregates, plan.bound, shares)
             for end in own:
-                first, last = known.places[end, selection]
+                first, last = known.places.of(end, selection)
                 yield end, slacks[:, first:last]
 
     def _follow(self) -> None:

@@ -8,6 +8,7 @@ from the sets that hold it. Source: Krishnamurthy, Wu, Franklin, "On-the-fly sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.compiled import filling
-from penstock.kernels.spreading import number_cells, rows_by_query, spread_rows
+from penstock.kernels.spreading import (
+    add_by_sets,
+    list_set_pairs,
+    number_set_cells,
+    rows_by_query,
+)
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows.aggregates import (
     ROWS,
@@ -26,14 +32,17 @@ from penstock.operators.windows.aggregates import (
     extreme_of,
     sum_of,
 )
+from penstock.operators.windows.content import Content, merged_windows
 from penstock.operators.windows.grouping import added, group_codes
+from penstock.operators.windows.required_slack import END
 
+Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 #: the set of a row's conditions, in a table of partials that is not spread yet
 SET = "set"
 #: pairs of a row and a condition that are merged at a time, unless one group has more
-_MOST_PAIRS = 1 << 18
+_MOST_PAIRS = 1 << 20
 
 
 def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.Table:
@@ -46,7 +55,8 @@ def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str
         keys: columns that make a group.
     """
     found = [
-        parts.merge_pairs(own, partials, rows, cells) for own, rows, cells, _ in _pairs(partials, sets, keys)
+        parts.merge_pairs(pairs.cells_of(partials, keys), partials, pairs)
+        for pairs in _portions(partials, sets, keys)
     ]
     names = [SELECTION if name == SET else name for name in partials.column_names]
     return pa.concat_tables(found).select(names)
@@ -54,50 +64,91 @@ def spread(parts: Parts, partials: pa.Table, sets: KnownSets, keys: Sequence[str
 
 def spread_values(values: pa.Table, sets: KnownSets, keys: Sequence[str]) -> pa.Table:
     """The like for a table of values; see `aggregates.lift_values`."""
-    found = []
-    for own, rows, cells, count in _pairs(values, sets, [*keys, VALUE]):
-        found.append(own.append_column(ROWS, added(values.column(ROWS), rows, cells, count)))
+    groups = [*keys, VALUE]
+    found = [
+        pairs.cells_of(values, groups).append_column(ROWS, added(values.column(ROWS), pairs))
+        for pairs in _portions(values, sets, groups)
+    ]
     names = [SELECTION if name == SET else name for name in values.column_names]
     return pa.concat_tables(found).select(names)
 
 
-def _pairs(
-    table: pa.Table, sets: KnownSets, keys: Sequence[str]
-) -> Iterator[tuple[pa.Table, Longs, Longs, int]]:
-    """Of some groups each: SELECTION and keys of the cells, and of each pair of a row and a condition its row and its cell."""
+class _SetPairs:
+    """`Pairs` of rows and the conditions of their sets; a cell is a group and a condition.
+
+    Args:
+        order: the rows, those of a group together.
+        groups: int64[all rows], the group of each.
+        numbers: int32[all rows], the set of each.
+        sets: the sets.
+        count: of the groups.
+        most: of the cells.
+    """
+
+    def __init__(
+        self, order: Longs, groups: Longs, numbers: Ints, sets: KnownSets, count: int, most: int
+    ) -> None:
+        starts, pool, self._conditions = sets.table
+        self._rows = order, groups, numbers, starts, pool
+        self._selections, self._first_rows = np.empty(most, np.int32), np.empty(most, np.int64)
+        self._bounds = np.zeros(count + 1, np.int64)
+        self.count: int = number_set_cells(
+            *self._rows, self._no_cells, self._selections, self._first_rows, self._bounds
+        )
+
+    def cells_of(self, table: pa.Table, keys: Sequence[str]) -> pa.Table:
+        """SELECTION and keys of the cells."""
+        own = table.select(list(keys)).take(pa.array(self._first_rows[: self.count]))
+        return own.add_column(0, SELECTION, pa.array(self._selections[: self.count].copy()))
+
+    @property
+    def rows(self) -> Longs:
+        """int64[pairs], the row of each."""
+        return self._listed[0]
+
+    @property
+    def cells(self) -> Longs:
+        """int64[pairs], the cell of each."""
+        return self._listed[1]
+
+    def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Adds the value of each row to the sum of its cell, in order."""
+        added = np.zeros(self._conditions, sums.dtype)
+        add_by_sets(values, *self._rows, self._selections, self._bounds, added, sums)
+
+    @property
+    def _no_cells(self) -> Longs:
+        return np.full(self._conditions, -1, np.int64)
+
+    @cached_property
+    def _listed(self) -> tuple[Longs, Longs]:
+        order, _, numbers, starts, _ = self._rows
+        pairs = int(np.diff(starts)[numbers[order]].sum())
+        rows, cells = (np.empty(pairs, np.int64) for _ in range(2))
+        list_set_pairs(*self._rows, self._no_cells, rows, cells)
+        return rows, cells
+
+
+def _portions(table: pa.Table, sets: KnownSets, keys: Sequence[str]) -> Iterator[_SetPairs]:
+    """The pairs of some groups each."""
     numbers = table.column(SET).to_numpy()
     groups = group_codes(table, keys)
     order = np.argsort(groups, kind="stable")
-    starts, pool, conditions = sets.table
-    sizes: Longs = np.diff(starts)
-    so_far: Longs = np.cumsum(sizes[numbers[order]])
+    starts, _, conditions = sets.table
+    so_far: Longs = np.cumsum(np.diff(starts)[numbers[order]])
     first_of_group = np.flatnonzero(np.append(True, np.diff(groups[order]) != 0)[: len(order)])
-    first, done, room = 0, 0, -1
+    ends = np.append(first_of_group[1:], len(order))
+    first, group, done = 0, 0, 0
     while first < len(order) or not len(order):
         reached = int(np.searchsorted(so_far, done + _MOST_PAIRS, "right"))
-        ends = np.append(first_of_group[first_of_group > first], len(order))
-        place = int(np.searchsorted(ends, reached, "right")) - 1
-        last = int(ends[max(0, place)])
+        behind = max(group + 1, int(np.searchsorted(ends, reached, "right")))
+        last = int(ends[behind - 1])
         pairs = int(so_far[last - 1]) - done if last else 0
-        if pairs > room:
-            # the same memory for all groups: fresh one costs more than what is written to it
-            room = pairs
-            rows, cells, first_rows = (np.empty(room, np.int64) for _ in range(3))
-            selections = np.empty(room, np.int32)
-        cell_of = np.full(conditions, -1, np.int64)
-        _, count = spread_rows(
-            order[first:last], groups, numbers, starts, pool, cell_of, rows, cells, selections, first_rows
-        )
-        own = table.select(list(keys)).take(pa.array(first_rows[:count]))
-        yield (
-            own.add_column(0, SELECTION, pa.array(selections[:count].copy())),
-            rows[:pairs],
-            cells[:pairs],
-            count,
-        )
+        count = behind - group if last else 0
+        yield _SetPairs(order[first:last], groups, numbers, sets, count, min(pairs, count * conditions))
         if not len(order):
             return
-        first, done = last, int(so_far[last - 1])
+        first, group, done = last, behind, int(so_far[last - 1])
 
 
 @filling()
@@ -112,7 +163,8 @@ def warm_up() -> None:
         sum_of("i"): pa.array([0], pa.decimal128(38, 0)),
         extreme_of("min", "i"): [1],
     }
-    spread(Parts(("f", "i"), (), (("min", "i"),)), pa.table(some), sets, ["pane"])
+    parts, partials = Parts(("f", "i"), (), (("min", "i"),)), pa.table(some)
+    spread(parts, partials, sets, ["pane"])
+    parts.merge(partials, ["pane"])
+    merged_windows(parts, {0: Content(partials.drop_columns([SET]), {})}, [(1, [0])], [END, "pane"])
     rows_by_query(np.zeros(1, np.int64), np.zeros(0, np.int32), 0)
-    nothing = np.zeros(0, np.int64)
-    number_cells(*[nothing] * 9)

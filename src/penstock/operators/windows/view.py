@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,14 @@ from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import SlackPolicy
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
+
+
+class _Answering(Protocol):
+    """Makes the answer of a window."""
+
+    def __call__(
+        self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool
+    ) -> Answer: ...
 
 
 @dataclass(slots=True)
@@ -160,10 +169,11 @@ class View:
 
     def correct(self) -> list[Answer]:
         """The next revision of the windows that late tuples were registered for, where anything has changed."""
-        answers = []
+        answers: list[Answer] = []
+        answering = self._answering()
         for end, rows in self._rows(self.corrector.take()):
             told = self.windows.state.told.get(end) or self._closed_empty(end)
-            answers += self._revision(end, told, rows)
+            answers += self._revision(answering, end, told, rows)
         return answers
 
     def finish(self, until: int, slack: int) -> list[Answer]:
@@ -206,7 +216,7 @@ class View:
         if not changes.rows.num_rows:
             return None
         end = start + self.plan.windows.size
-        return self._answer(end, revision, changes.rows, changes.replaced, is_final=True)
+        return self._answering()(end, revision, changes.rows, changes.replaced, is_final=True)
 
     def standing(self) -> Standing:
         """How far the view has come."""
@@ -255,18 +265,22 @@ class View:
         due = self.windows.due(self._ends, until)
         state.frontier = until
         answers = []
-        final = [end for end in due if end <= known and not self.windows.lacks(end)]
-        self.judge.closed_final(final, self._clocks.newest)
+        final = {end for end in due if end <= known and not self.windows.lacks(end)}
+        self.judge.closed_final(sorted(final), self._clocks.newest)
+        answering = self._answering()
+        nothing: pa.Table | None = None
         for end, rows in self._rows(due):
-            is_final = end <= known and not self.windows.lacks(end)
+            is_final = end in final
             told = state.told.get(end)
             if told is None:
                 if not is_final:
                     self._begin(end, slack)
-                answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final))
+                if nothing is None:
+                    nothing = rows.slice(0, 0)
+                answers.append(answering(end, 0, rows, nothing, is_final))
             elif not is_final:
                 self.judge.closed(end, self._clocks.at, slack)
-                answers += self._revision(end, told, rows)
+                answers += self._revision(answering, end, told, rows)
         return answers
 
     def _anticipate(self, until: int, slack: int) -> list[Answer]:
@@ -277,12 +291,13 @@ class View:
         arrivals = zip(due, self._panes.newest_arrivals(due, size), strict=True)
         grown = sorted(end for end, newest in arrivals if end not in told or newest > told[end].arrival)
         answers = []
+        answering = self._answering()
         for end, rows in self._rows(grown):
             if end in told:
-                answers += self._revision(end, told[end], rows)
+                answers += self._revision(answering, end, told[end], rows)
             else:
                 self._begin(end, slack)
-                answers.append(self._answer(end, 0, rows, rows.slice(0, 0), is_final=False))
+                answers.append(answering(end, 0, rows, rows.slice(0, 0), is_final=False))
         return answers
 
     def _begin(self, end: int, slack: int) -> None:
@@ -296,46 +311,56 @@ class View:
         self.judge.closed_empty(end)
         return told
 
-    def _revision(self, end: int, told: Told, rows: pa.Table) -> list[Answer]:
+    def _revision(self, answering: _Answering, end: int, told: Told, rows: pa.Table) -> list[Answer]:
         """The next revision of a window that is not final, if anything has changed."""
         changes = self.corrector.changes(end, told.arrival, rows)
         told.arrival = self._clocks.at
         if not changes.rows.num_rows:
             return []
         told.revision += 1
-        return [self._answer(end, told.revision, changes.rows, changes.replaced, is_final=False)]
+        return [answering(end, told.revision, changes.rows, changes.replaced, is_final=False)]
 
     def _finalize(self, ends: Sequence[int], slack: int) -> list[Answer]:
         """Gives the final answer of windows that have been answered before."""
         answers = []
         self.judge.finish(ends, self._clocks.newest, slack)
+        answering = self._answering()
+        arrivals = dict(zip(ends, self._panes.newest_arrivals(ends, self.plan.windows.size), strict=True))
         for end, rows in self._rows(ends):
             told = self.windows.state.told.pop(end)
             self.corrector.drop(end)
-            changes = self.corrector.changes(end, told.arrival, rows)
-            replaced = changes.others
-            if changes.replaced.num_rows:
-                replaced = pa.concat_tables([changes.replaced, changes.others])
-            answers.append(self._answer(end, told.revision + 1, rows, replaced, is_final=True))
+            replaced = rows
+            if arrivals[end] > told.arrival:
+                changes = self.corrector.changes(end, told.arrival, rows)
+                replaced = changes.others
+                if changes.replaced.num_rows:
+                    replaced = pa.concat_tables([changes.replaced, changes.others])
+            answers.append(answering(end, told.revision + 1, rows, replaced, is_final=True))
         return answers
 
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of windows that hold tuples, in their order."""
         return self._panes.results(self.plan, ends)
 
-    def _answer(self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
-        is_seen = self.windows.is_closed(end) and not self.windows.lacks(end)
-        is_promised = self.judge.promised and is_seen
+    def _answering(self) -> _Answering:
+        """What makes answers by what can be promised now."""
+        windows, name, size = self.windows, self.plan.name, self.plan.windows.size
+        can_promise, coverage = self.judge.promised, self.judge.state.coverage
         reached = self._clocks.reached
-        return Answer(
-            view=self.plan.name,
-            start=end - self.plan.windows.size,
-            end=end,
-            revision=revision,
-            final=is_final,
-            slack=0 if reached is None else reached - end,
-            coverage=1.0 if is_final else self.judge.state.coverage if is_promised else None,
-            promised=is_promised,
-            rows=rows,
-            replaced=replaced,
-        )
+
+        def answer(end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
+            is_promised = can_promise and windows.is_closed(end) and not windows.lacks(end)
+            return Answer(
+                view=name,
+                start=end - size,
+                end=end,
+                revision=revision,
+                final=is_final,
+                slack=0 if reached is None else reached - end,
+                coverage=1.0 if is_final else coverage if is_promised else None,
+                promised=is_promised,
+                rows=rows,
+                replaced=replaced,
+            )
+
+        return answer

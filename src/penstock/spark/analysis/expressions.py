@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError, meant
 from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
 from penstock.spark.analysis.functions import ALLOWED, refusal
@@ -345,17 +345,16 @@ def _translated(error: PySparkException, text: str, columns: Sequence[str], befo
     parameters = error.getMessageParameters() or {}
     start, end = _place(error, text, before)
     if condition.startswith("UNRESOLVED_COLUMN"):
-        known = ", ".join(columns)
+        name = parameters.get("objectName", "").strip("`")
         return UnknownNameError(
-            f"Column {parameters.get('objectName', '')} does not exist. Existing columns: {known}",
+            f"Column {name} does not exist{meant(name, columns)} Existing columns: {', '.join(columns)}",
             text,
             start,
             end,
         )
     if condition == "UNRESOLVED_ROUTINE":
-        return UnknownNameError(
-            f"Function {parameters.get('routineName', '')} does not exist.", text, start, end
-        )
+        name = parameters.get("routineName", "").strip("`")
+        return UnknownNameError(f"Function {name} does not exist{meant(name, F.__all__)}", text, start, end)
     message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)

@@ -26,6 +26,7 @@ from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.publication.compaction import tidying
+from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import BoundBatch, Source
@@ -255,8 +256,7 @@ class BatchAnswerer:
             self.newest_event_time = newest if known is None else max(known, newest)
         self.totals = self.totals.plus(
             ran.counts,
-            ran.bound.program.views,
-            ran.bound.program.definitions,
+            figures[VIEW_PAIRS],
             figures["quarantined"],
             figures["errors"],
             figures["rows_set_aside"],

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.monitor.figures import counted, shortened
 from penstock.operators.ingest.map_stage import StageCounts
+from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.storage.events import EventLog
 from penstock.spark.tasks.worker import SetAside
 
@@ -57,7 +58,7 @@ class BatchEvents:
         self._events.record(
             "batch",
             stream=self._stream,
-            **figures,
+            **{name: told for name, told in figures.items() if name != VIEW_PAIRS},
             evaluations=counts.evaluations if counts.asc_tuples else None,
             asc_tuples=counts.asc_tuples,
             index_ns_per_tuple=_a_tuple(counts.index_ns, counts.index_tuples),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -12,18 +13,18 @@ from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.plan.expressions import Derived
-from penstock.plan.selection import SelectionSet
 from penstock.plan.spark_types import spark_name
 from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.ingest.conditions import CompiledConditions, compile_conditions
+from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
 from penstock.spark.storage.demands import NO_DEMANDS, DemandRegister, TupleDemand
+from penstock.spark.storage.shared_maps import SharedMap, made_of
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 
 
@@ -43,7 +44,7 @@ class CompiledPlan:
 
     program: StreamProgram
     bound: BoundSelections
-    views: Mapping[str, ViewDefinition]
+    views: SharedMap[ViewDefinition]
     windows: CompiledWindows
     derived: tuple[Derived, ...]
     failed: Mapping[str, str]
@@ -99,6 +100,8 @@ class PlanCompiler:
         settings: Settings,
         shards: Callable[[], int],
     ) -> None:
+        #: what the first version need not bind again
+        self.declared: DeclaredConditions | None = None
         self._spark = spark
         self._stream = stream
         self._source = source
@@ -155,13 +158,27 @@ class PlanCompiler:
             self._shards() if register.windows else 1,
             self._source.event_time,
         )
-        conditions = {name: view.condition for name, view in views.items()}
+        answered = SharedMap.of(views)
         demands = compile_demands(asked, self._schema, self._host, windows.conditions)
-        for number, condition in enumerate((*windows.conditions, *demands.conditions)):
-            conditions[_condition_name(number, views)] = condition
-        selected = compile_conditions(
-            conditions, self._schema, self._host, self._timezone, None if base is None else base.selected
+        others = {
+            _condition_name(number, answered): condition
+            for number, condition in enumerate((*windows.conditions, *demands.conditions))
+        }
+        known = (
+            (SharedMap[ViewDefinition](), SharedMap[str]())
+            if base is None
+            else (base.views, base.selected.views)
         )
+        selected = compile_conditions(
+            made_of(answered, attrgetter("condition"), known),
+            self._schema,
+            self._host,
+            self._timezone,
+            None if base is None else base.selected,
+            others,
+            self.declared,
+        )
+        self.declared = None
         bound = selected.bound
         windows = without_repeats(windows, bound.derived)
         derived = (*bound.derived, *windows.derived, *demands.derived)
@@ -171,27 +188,31 @@ class PlanCompiler:
             stream=self._stream,
             version=version,
             plan=selected.plan,
-            outcomes=Outcomes.numbered(len(views), len(conditions) - len(views), selected.erring),
+            outcomes=Outcomes.numbered(len(answered), len(others), selected.erring),
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
             derived=DerivedLayout.of(derived) if derived else None,
             settings=self._settings,
             windows=windows.panes,
             tuples=demands.program,
-            definitions=_numbers(views),
+            definitions=_numbers(answered, base),
         )
-        failed = _failed(failures, bound.selections, windows, conditions, views)
-        return CompiledPlan(program, bound, views, windows, derived, failed, selected)
+        failed = _failed(failures, windows, selected)
+        return CompiledPlan(program, bound, answered, windows, derived, failed, selected)
 
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
-def _numbers(views: Mapping[str, ViewDefinition]) -> tuple[int, ...]:
+def _numbers(views: SharedMap[ViewDefinition], base: CompiledPlan | None) -> tuple[int, ...]:
     """Which definition each view has; () where all have their first ones."""
-    numbers = tuple(view.number for view in views.values())
-    return numbers if any(number != 1 for number in numbers) else ()
+    looked_at: Iterable[ViewDefinition] = views.values()
+    if base is not None and not base.program.definitions:
+        looked_at = views.changes_since(base.views).others.values()
+    if all(view.number == 1 for view in looked_at):
+        return ()
+    return tuple(view.number for view in views.values())
 
 
 def _raising(derived: Derived) -> Derived:
@@ -201,23 +222,18 @@ def _raising(derived: Derived) -> Derived:
 
 
 def _failed(
-    failures: Mapping[str, str],
-    selections: SelectionSet,
-    windows: CompiledWindows,
-    conditions: Mapping[str, str],
-    views: Collection[str],
+    failures: Mapping[str, str], windows: CompiledWindows, selected: CompiledConditions
 ) -> dict[str, str]:
     """The views that use an expression that Spark cannot plan, with what it says.
 
     Args:
         failures: the expressions, with what it says.
-        selections: the bound conditions.
         windows: the window views.
-        conditions: the text of each bound condition by its name.
-        views: names of the selection views.
+        selected: the conditions.
     """
     if not failures:
         return {}
+    selections = selected.bound.selections
     by_text: dict[str, str] = {}
     failed: dict[str, str] = {}
     for query in selections.queries:
@@ -225,8 +241,8 @@ def _failed(
             expression = selections.attributes[each].expression
             if expression in failures:
                 failed.setdefault(query.name, failures[expression])
-                by_text.setdefault(conditions[query.name], failures[expression])
-    own = {name: reason for name, reason in failed.items() if name in views}
+                by_text.setdefault(selected.text(query.name), failures[expression])
+    own = {name: reason for name, reason in failed.items() if name in selected.views}
     for name, bound in windows.bound.items():
         expressions = [each.expression for each in bound.derived]
         reasons = [failures[each] for each in expressions if each in failures]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
-from operator import attrgetter
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +13,14 @@ import pyarrow as pa
 from penstock.operators.selection.selector import SelectionPlan, compile_selections, merge_selections
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.selection import SelectionSet
-from penstock.spark.storage.bases import others_since
+from penstock.spark.storage.shared_maps import Changes, SharedMap
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.conditions.merging import merged
 
 #: all conditions are compiled anew once so large a part of them has changed: constants of others remain until then
 _MOST_CHANGED = 0.25
-_NAME = attrgetter("name")
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,69 +28,129 @@ class CompiledConditions:
     """Conditions bound to a stream's columns and compiled.
 
     Attributes:
-        conditions: their texts by name.
+        views: the texts of views' conditions by name.
+        others: the texts of other conditions by name, behind them.
         bound: the conditions bound, in order; the columns that Spark computes for them.
+        erring: int64[error queries], the number of the query of each, ascending.
         plan: queries, then error queries, compiled.
         binder: what bound them.
         timezone: the session's time zone.
         changed: conditions bound or dropped since all of them were compiled together.
     """
 
-    conditions: Mapping[str, str]
+    views: SharedMap[str]
+    others: SharedMap[str]
     bound: BoundSelections
+    erring: Ints
     plan: SelectionPlan
     binder: SelectionBinder
     timezone: str
     changed: int = 0
 
-    @property
-    def erring(self) -> list[int]:
-        """The number of the query of each error query."""
-        wanted = {query.name for query in self.bound.error_queries}
-        return [number for number, name in enumerate(self.conditions) if name in wanted] if wanted else []
+    def __len__(self) -> int:
+        return len(self.views) + len(self.others)
+
+    def text(self, name: str) -> str:
+        """The text of a condition."""
+        return self.views[name] if name in self.views else self.others[name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredConditions:
+    """Conditions that were bound when they were declared, for the first plan version, which then need not bind them again.
+
+    Attributes:
+        views: the texts of views' conditions by name.
+        bound: the conditions bound, in order.
+        binder: what bound them, and nothing else.
+        timezone: the session's time zone.
+    """
+
+    views: SharedMap[str]
+    bound: BoundSelections
+    binder: SelectionBinder
+    timezone: str
 
 
 def compile_conditions(
-    conditions: Mapping[str, str],
+    views: Mapping[str, str],
     schema: pa.Schema,
     host: ExpressionHost,
     timezone: str,
     base: CompiledConditions | None = None,
+    others: Mapping[str, str] = MappingProxyType({}),
+    declared: DeclaredConditions | None = None,
 ) -> CompiledConditions:
     """Binds and compiles conditions.
 
     Args:
-        conditions: texts of WHERE clauses by name.
+        views: texts of WHERE clauses of views, by name.
         schema: the stream's columns.
         host: Spark's analysis of expressions.
         timezone: the session's time zone.
         base: other conditions over the same columns.
+        others: texts of other conditions by names that no view has; their queries are behind those of the views.
+        declared: conditions over the same columns that are bound already; used once.
 
     Raises:
         SqlError: see `bind_selections`.
     """
-    found = None if base is None or base.timezone != timezone else _by_difference(conditions, base)
+    of_views, of_others = SharedMap.of(views), SharedMap.of(others)
+    found = None
+    if base is not None and base.timezone == timezone:
+        found = _by_difference(of_views, of_others, base)
     if found is not None:
         return found
-    binder = SelectionBinder(schema, host, timezone)
-    bound = binder.bind(conditions)
-    return CompiledConditions(conditions, bound, compile_selections(_all(bound)), binder, timezone)
+    bound = None
+    if declared is not None and declared.timezone == timezone and declared.binder.settled(host):
+        binder, bound = declared.binder, _with_declared(of_views, of_others, declared)
+    if bound is None:
+        binder = SelectionBinder(schema, host, timezone)
+        bound = binder.bind({**of_views, **of_others})
+    plan = compile_selections(_all(bound))
+    return CompiledConditions(of_views, of_others, bound, _erring(bound), plan, binder, timezone)
 
 
-def _by_difference(conditions: Mapping[str, str], base: CompiledConditions) -> CompiledConditions | None:
+def _with_declared(
+    views: SharedMap[str], others: SharedMap[str], declared: DeclaredConditions
+) -> BoundSelections | None:
+    """Conditions bound, of which some have been; None where most have not."""
+    changes = views.changes_since(declared.views)
+    if len(changes) > len(declared.views):
+        return None
+    rest = declared.binder.bind({**changes.others, **others})
+    own = len(declared.views)
+    behind = own + len(changes.others) + np.arange(len(others))
+    queries = np.concatenate([_numbers(views, declared.views, changes, 0, own), behind])
+    errors = np.arange(len(rest.error_queries))
+    return merged(declared.bound, rest, queries, errors)
+
+
+def _by_difference(
+    views: SharedMap[str], others: SharedMap[str], base: CompiledConditions
+) -> CompiledConditions | None:
     """The conditions compiled from others; None where too much differs, or nobody uses a column any more."""
-    new = others_since(base.conditions, conditions)
-    left = len(base.conditions) + len(new) - len(conditions)
-    changed = base.changed + len(new) + left
-    if changed > _MOST_CHANGED * len(conditions):
+    pairs = (views, base.views), (others, base.others)
+    of_views, of_others = (now.changes_since(before) for now, before in pairs)
+    new = of_views.others | of_others.others
+    count = len(views) + len(others)
+    changed = base.changed + 2 * len(new) + len(base) - count
+    if changed > _MOST_CHANGED * count:
         return None
     other = base.binder.bind(new)
-    bound = merged(base.bound, other, list(conditions))
-    order = _order(bound, base.bound, other)
+    queries = np.concatenate(
+        [
+            _numbers(views, base.views, of_views, 0, len(base)),
+            _numbers(others, base.others, of_others, len(base.views), len(base) + len(of_views.others)),
+        ]
+    )
+    errors, erring = _errors(queries, base, other)
+    bound = merged(base.bound, other, queries, errors)
+    order = _order(queries, errors, base, other)
     plan = merge_selections(base.plan, compile_selections(_all(other)), order, _all(bound))
     if _compared(base.plan) - _compared(plan):
         return None
-    return CompiledConditions(conditions, bound, plan, base.binder, base.timezone, changed)
+    return CompiledConditions(views, others, bound, erring, plan, base.binder, base.timezone, changed)
 
 
 def _all(bound: BoundSelections) -> SelectionSet:
@@ -98,28 +158,60 @@ def _all(bound: BoundSelections) -> SelectionSet:
     return SelectionSet(bound.selections.attributes, (*bound.selections.queries, *bound.error_queries))
 
 
-def _order(bound: BoundSelections, one: BoundSelections, other: BoundSelections) -> npt.NDArray[np.int64]:
-    """The numbers that all queries of `bound` have among those of `one`, then those of `other`."""
-    own = len(one.selections.queries) + len(one.error_queries)
-    found: list[int] = []
-    for wanted, first, before, second, after in (
-        (bound.selections.queries, one.selections.queries, 0, other.selections.queries, own),
-        (
-            bound.error_queries,
-            one.error_queries,
-            len(one.selections.queries),
-            other.error_queries,
-            own + len(other.selections.queries),
-        ),
-    ):
-        places = dict(zip(map(_NAME, first), count(before), strict=False))
-        places |= zip(map(_NAME, second), count(after), strict=False)
-        found += map(places.__getitem__, map(_NAME, wanted))
-    return np.asarray(found, np.int64)
+def _numbers(
+    now: SharedMap[str], before: SharedMap[str], changes: Changes[str], first: int, first_new: int
+) -> Ints:
+    """The number of the query of each condition, int64[].
+
+    Args:
+        now, before: conditions, and those of which queries have the numbers `first` and on.
+        changes: what makes `now` of `before`; their queries have the numbers `first_new` and on.
+    """
+    if changes.is_in_order:
+        kept = np.delete(np.arange(len(before)), before.places(changes.gone))
+    else:
+        places = {name: place for place, name in enumerate(before)}
+        kept = np.asarray([places.get(name, 0) for name in now], np.int64)
+    numbers = np.empty(len(now), np.int64)
+    numbers[: len(kept)] = first + kept
+    numbers[now.places(changes.others)] = first_new + np.arange(len(changes.others))
+    return numbers
+
+
+def _errors(queries: Ints, base: CompiledConditions, other: BoundSelections) -> tuple[Ints, Ints]:
+    """The error queries of some queries.
+
+    Args:
+        queries: numbers among the queries of `base`, then of `other`.
+
+    Returns:
+        Their numbers among those of `base`, then of `other`, and the place of the query of each, ascending.
+    """
+    places = np.full(len(base) + len(other.selections.queries), -1)
+    places[queries] = np.arange(len(queries))
+    erring = places[np.concatenate([base.erring, len(base) + _erring(other)])]
+    order = np.argsort(erring, kind="stable")
+    order = order[np.count_nonzero(erring < 0) :]
+    return order, erring[order]
+
+
+def _erring(bound: BoundSelections) -> Ints:
+    """The number of the query of each error query."""
+    wanted = {query.name for query in bound.error_queries}
+    every = bound.selections.queries if wanted else ()
+    return np.asarray([number for number, query in enumerate(every) if query.name in wanted], np.int64)
+
+
+def _order(queries: Ints, errors: Ints, base: CompiledConditions, other: BoundSelections) -> Ints:
+    """The numbers of queries and error queries among all of `base`, then all of `other`."""
+    own, own_errors = len(base), len(base.erring)
+    queries = np.where(queries < own, queries, queries + own_errors)
+    errors = np.where(errors < own_errors, errors + own, errors + own + len(other.selections.queries))
+    return np.concatenate([queries, errors])
 
 
 def _compared(plan: SelectionPlan) -> set[str]:
     """The columns that some query compares."""
-    places = np.unique(plan.coded.predicate_attribute).tolist()
+    places = np.flatnonzero(np.bincount(plan.coded.predicate_attribute)).tolist()
     ruled = plan.rules.attributes if plan.rules is not None else ()
     return {plan.codings[place].name for place in places} | {attribute.name for attribute in ruled}

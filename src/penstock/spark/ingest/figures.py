@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from penstock.control.stream_clock import weighted_median
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.spark.ingest.compiling import CompiledPlan
+from penstock.spark.publication.manifests import VIEW_PAIRS
+from penstock.spark.reporting.definitions import counted_as
 from penstock.spark.tasks.worker import TaskReport
 
 
@@ -44,6 +48,7 @@ def figures_of(
         "tuples": counts.tuples,
         "matched": counts.matched,
         "pairs": counts.pairs,
+        VIEW_PAIRS: view_pairs_of(counts, plan.program),
         "quarantined": dict(quarantined),
         "rows_set_aside": sum(each.rows or 0 for report in reports for each in report.set_aside),
         "errors": {**plan.errors(counts), **_by_view(demand_errors, demanding)},
@@ -65,6 +70,15 @@ def figures_of(
         figures["timed_tuples"] = sum(times for times, _ in counts.middles)
         figures["middle_event_time_us"] = weighted_median(counts.middles)
     return figures
+
+
+def view_pairs_of(counts: StageCounts, program: StreamProgram) -> dict[str, int]:
+    """The (tuple, view) pairs of the views that matched, by definition of a view."""
+    numbers = program.definitions
+    return {
+        counted_as(program.views[index], numbers[index] if numbers else 1): int(counts.view_pairs[index])
+        for index in np.flatnonzero(counts.view_pairs).tolist()
+    }
 
 
 def _by_view(errors: Mapping[int, int], demanding: Mapping[int, Collection[str]]) -> dict[str, int]:

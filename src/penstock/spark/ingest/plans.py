@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from penstock.plan.expressions import Derived
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.compiling import CompiledPlan, PlanCompiler
+from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
 from penstock.spark.sources.source import BoundBatch, Source
 from penstock.spark.storage.bindings import (
@@ -33,6 +35,7 @@ from penstock.spark.storage.bindings import (
 )
 from penstock.spark.storage.demands import NO_DEMANDS, NumberedDemand, TupleDemand
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.tasks.worker import SentSequence
 
 _KEPT_PLANS = 3
@@ -101,18 +104,18 @@ class StreamPlans:
         self._order = log.sequence()
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
-        self._views: dict[str, ViewDefinition] = {} if self._newest is None else log.load(self._newest)
+        self._views = SharedMap({} if self._newest is None else log.load(self._newest))
         self._register = WindowRegister() if self._newest is None else log.load_windows(self._newest)
         self._demands = NO_DEMANDS if self._newest is None else log.load_demands(self._newest)
         #: what the newest version is of
-        self._newest_parts = dict(self._views), self._register, self._demands
+        self._newest_parts = self._views, self._register, self._demands
         self._changed = self._newest is None
 
     @property
-    def views(self) -> dict[str, ViewDefinition]:
+    def views(self) -> SharedMap[ViewDefinition]:
         """The selection views that the next binding will answer."""
         with self._lock:
-            return dict(self._views)
+            return self._views.copy()
 
     @property
     def windows(self) -> dict[str, WindowDefinition]:
@@ -120,11 +123,23 @@ class StreamPlans:
         with self._lock:
             return self._register.answered
 
-    def definitions(self, version: int) -> dict[str, ViewDefinition]:
+    @property
+    def answered(self) -> SharedMap[ViewDefinition | WindowDefinition]:
+        """All views that the next binding will answer."""
+        with self._lock:
+            views: SharedMap[Any] = self._views.copy()
+            views.update(self._register.answered)
+            return views
+
+    def definitions(self, version: int) -> Mapping[str, ViewDefinition]:
         """The selection views of a stored plan version."""
         with self._compiling:
             plan = self._compiled.get(version)
-        return self._log.load(version) if plan is None else dict(plan.views)
+        return self._log.load(version) if plan is None else plan.views
+
+    def begin_with(self, declared: DeclaredConditions) -> None:
+        """Takes conditions that are bound already; the first plan version that is compiled need not bind them again."""
+        self._compiler.declared = declared
 
     def change(
         self, add: Mapping[str, ViewDefinition | WindowDefinition], drop: frozenset[str] = frozenset()
@@ -150,15 +165,16 @@ class StreamPlans:
                 groups = self._compiler.sharing(windows)
         replaced = {*drop, *selections, *(view.name for view in windows)}
         with self._lock:
-            before, register = dict(self._views), self._register
+            views, register = self._views.copy(), self._register
             for name in (*drop, *(view.name for view in windows)):
-                self._views.pop(name, None)
+                views.pop(name, None)
             for name, selection in selections.items():
-                known = before.get(name)
+                known = self._views.get(name)
                 same = known is not None and replace(known, id=selection.id) == selection
-                self._views[name] = known if same and known is not None else selection
+                views[name] = known if same and known is not None else selection
             self._register = register.changed(groups, replaced)
-            self._changed = self._changed or self._views != before or self._register != register
+            is_same = not len(views.changes_since(self._views)) and self._register == register
+            self._views, self._changed = views, self._changed or not is_same
 
     @property
     def had_windows(self) -> bool:
@@ -364,7 +380,7 @@ class StreamPlans:
                     self._demands = self._demands.begun(batch)
                     self._log.store(version, self._views, begun, self._demands)
                     self._newest = version
-                    self._newest_parts = dict(self._views), begun, self._demands
+                    self._newest_parts = self._views, begun, self._demands
                     self._changed = False
                     return version
 
@@ -374,7 +390,7 @@ class StreamPlans:
             newest, parts = self._newest, self._newest_parts
         if version != newest:
             parts = (
-                self._log.load(version),
+                SharedMap(self._log.load(version)),
                 self._log.load_windows(version),
                 self._log.load_demands(version),
             )

@@ -100,17 +100,17 @@ class Rearranging:
         watched = self._watched.get(done.stream)
         if watched is not None and watched.version > done.plan:
             return
+        if watched is not None and not self._decides(watched, done):
+            # where the index answers, and no order is looked for, what the sample says decides nothing
+            with self._counting:
+                self._passed_over[done.stream] += done.counts.tuples
+            return
         if watched is None or watched.version != done.plan:
             plan = plans.compiled(done.plan)
             index = AscIndex(plan.program.plan.coded)
             first = plans.begin_sequence(done.plan)
             watched = self._watched[done.stream] = _Watched(done.plan, index, first, plan.bound.shown)
             actions += self._controller.handle(SelectionsBound(done.stream, done.plan, index, first))
-        elif not (watched.is_measuring or done.counts.asc_tried):
-            # where the index answers, and no order is looked for, what the sample says decides nothing
-            with self._counting:
-                self._passed_over[done.stream] += done.counts.tuples
-            return
         sampled = watched.index.evaluate(sample, watched.running)
         watched.evaluations = sampled.evaluations / max(1, sample.shape[1])
         self._events.record(
@@ -142,6 +142,15 @@ class Rearranging:
         with self._counting:
             self._sequences[done.stream] = running
 
+    def _decides(self, watched: _Watched, done: BatchDone) -> bool:
+        """Whether a batch's sample may lead to another order.
+
+        A later plan version is followed once it has answered two batches, or its ASCs were tried: what is built to follow it takes
+        time in proportion to all of its conditions.
+        """
+        is_new, watched.newest = watched.newest != done.plan, done.plan
+        return done.counts.asc_tried > 0 or (watched.is_measuring and not is_new)
+
 
 @dataclass(slots=True, eq=False)
 class _Watched:
@@ -155,6 +164,11 @@ class _Watched:
     evaluations: float = 0.0
     #: whether a new order is looked for
     is_measuring: bool = False
+    #: the version of the newest batch
+    newest: int = -1
+
+    def __post_init__(self) -> None:
+        self.newest = self.version
 
     def snapshot(self) -> RunningSequence:
         names = [self.shown[attribute] for attribute in self.running.order]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from penstock.operators.ingest.map_stage import StageCounts
-from penstock.spark.reporting.definitions import counted_as
+from penstock.spark.publication.history import added
 
 #: batches whose rate is told
 _RECENT_BATCHES = 5
@@ -44,8 +42,7 @@ class Totals:
     def plus(
         self,
         counts: StageCounts,
-        names: Sequence[str],
-        numbers: Sequence[int],
+        view_pairs: Mapping[str, int],
         quarantined: Mapping[str, int],
         errors: Mapping[str, int],
         rows_set_aside: int,
@@ -55,26 +52,21 @@ class Totals:
 
         Args:
             counts: the batch's.
-            names: the names of its plan's views, in order.
-            numbers: the numbers of their definitions; () where all have their first ones.
+            view_pairs: its (tuple, view) pairs, by definition of a view.
             quarantined: its quarantined records by reason.
             errors: what its views lost, by view.
             rows_set_aside: rows that could not be read.
             seconds: wall time it took.
         """
-        pairs = {
-            counted_as(names[index], numbers[index] if numbers else 1): int(counts.view_pairs[index])
-            for index in np.flatnonzero(counts.view_pairs).tolist()
-        }
         return Totals(
             batches=self.batches + 1,
             tuples=self.tuples + counts.tuples,
             matched=self.matched + counts.matched,
             pairs=self.pairs + counts.pairs,
             recent=(*self.recent, (counts.tuples, seconds))[-_RECENT_BATCHES:],
-            quarantined=_added(self.quarantined, quarantined),
-            view_pairs=_added(self.view_pairs, pairs),
-            view_errors=_added(self.view_errors, errors),
+            quarantined=added(self.quarantined, quarantined),
+            view_pairs=added(self.view_pairs, view_pairs),
+            view_errors=added(self.view_errors, errors),
             rows_set_aside=self.rows_set_aside + rows_set_aside,
             null_event_times=self.null_event_times + counts.null_event_times,
             future_event_times=self.future_event_times + counts.future_event_times,
@@ -85,9 +77,3 @@ class Totals:
         """Rate of the newest batches."""
         seconds = sum(spent for _, spent in self.recent)
         return sum(tuples for tuples, _ in self.recent) / seconds if seconds else 0.0
-
-
-def _added(known: Mapping[str, int], found: Mapping[str, int]) -> Mapping[str, int]:
-    return (
-        {**known, **{name: known.get(name, 0) + count for name, count in found.items()}} if found else known
-    )

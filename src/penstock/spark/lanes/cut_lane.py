@@ -1,8 +1,8 @@
 """Lanes whose cuts are put and answered from the driver, each by stateless jobs.
 
 Order: the cut is put, its answer is staged, published under its number, handed to sinks; then the logs are told how
-far the lane has come, and the cut's file goes. Where a cut's file is there at a start, what follows the last step
-that was done is done again: the same cut has the same answer, under the same names.
+far the lane has come, and the cut is removed from the ledger. Where the ledger has a cut at a start, what follows the last
+step that was done is done again: the same cut has the same answer, under the same names.
 """
 
 from __future__ import annotations

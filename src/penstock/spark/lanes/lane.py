@@ -180,6 +180,11 @@ class Lane(ABC):
         """What `Run.status` says of the lane: parts of fields of its streams."""
         return {}
 
+    @property
+    def before(self) -> Sequence[str]:
+        """Names of the lanes that answered the same views before, while these were declared earlier."""
+        return ()
+
     @abstractmethod
     def recount(self, status: StatusFile) -> None:
         """Lets the status count what the lane has published in earlier runs and told nobody of."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InputError, UnknownNameError
+from penstock.monitor.figures import shortened
 from penstock.monitor.folder import folder_layout, quarantined_records
 from penstock.provenance import Conjunct, Partners, Why
 from penstock.spark.declared import Declared, View
@@ -91,7 +92,7 @@ def why(spark: SparkSession, declared: Declared, view: str, asked: Asked, max_re
     found = declared.views[name]
     flat = flatten(found.query, declared.queries)
     target = _target(spark, declared, name, flat, asked)
-    given, reason = _given(spark, target, asked, max_record_bytes)
+    given, reason, origin = _given(spark, target, asked, max_record_bytes)
     columns = target.relation.schema.fieldNames()
     outlines = [(owner, part) for owner, text in target.conditions for part in outline(text).conjuncts]
     texts = [*given.texts, *(text for _, part in outlines for text in texts_of(part, columns))]
@@ -109,7 +110,7 @@ def why(spark: SparkSession, declared: Declared, view: str, asked: Asked, max_re
         given.missing,
         given.unknown,
         reason or misfit,
-        notes=tuple(target.notes),
+        notes=(*origin, *target.notes),
     )
     if misfit:
         return told
@@ -233,8 +234,8 @@ def _names(row: str | Mapping[str, Any] | None) -> set[str]:
 
 def _given(
     spark: SparkSession, target: _Target, asked: Asked, max_record_bytes: int
-) -> tuple[GivenTuple, str]:
-    """The tuple, and why it is in the quarantine, if that is where it is from."""
+) -> tuple[GivenTuple, str, Sequence[str]]:
+    """The tuple; if it is from the quarantine, why it is there, and which record it is."""
     schema, stored = target.relation.schema, target.relation.stored
     if asked.quarantined is not None:
         record = _quarantined(asked.output, target.relation.name, asked.quarantined)
@@ -242,12 +243,19 @@ def _given(
             raise InputError(
                 f"Quarantined record {asked.quarantined} of {target.relation.name} has no text: {record['reason']} ({record['origin']})."
             )
-        return of_record(spark, stored, schema, record["record"], max_record_bytes), record["reason"]
+        taken = _record_words(record, asked.quarantined, target.relation.name)
+        return of_record(spark, stored, schema, record["record"], max_record_bytes), record["reason"], [taken]
     if isinstance(asked.row, str):
-        return of_json(spark, stored, schema, asked.row, max_record_bytes), ""
+        return of_json(spark, stored, schema, asked.row, max_record_bytes), "", ()
     if asked.row is None:
         raise InputError("Give a row, or the number of a quarantined record.")
-    return of_values(spark, stored, schema, asked.row), ""
+    return of_values(spark, stored, schema, asked.row), "", ()
+
+
+def _record_words(record: Mapping[str, Any], number: int, relation: str) -> str:
+    """Which quarantined record was taken."""
+    at = "" if record["time"] is None else f", set aside {record['time']}"
+    return f"quarantined record {number} of {relation} (batch {record['batch']}{at}, {record['origin']}): {shortened(record['record'])}"
 
 
 def _quarantined(output: Path | None, relation: str, number: int) -> dict[str, Any]:

@@ -32,12 +32,14 @@ from penstock.spark.publication.history import Stretch, lengthened, summed
 from penstock.spark.publication.kinds import is_kept
 from penstock.spark.publication.manifests import (
     MERGED,
+    VIEW_PAIRS,
     ListedFile,
     Merged,
     files_of,
     located,
     read_manifests,
     read_merged,
+    with_view_pairs,
 )
 from penstock.spark.publication.merging import LEVELS, Levels, Run, merge, runs_of
 from penstock.spark.storage.events import EventLog
@@ -278,7 +280,7 @@ class Compaction:
             sync_folder(folder)
         failpoint(f"{self._prefix}compaction_named", last)
         every = [
-            {name: told for name, told in figures.items() if name not in self._passing}
+            {name: told for name, told in figures.items() if name not in (*self._passing, VIEW_PAIRS)}
             for figures in (*before.batches, *(document["batches"][0] for document in task.documents))
         ]
         kept, folded = every[-KEPT_BATCHES:], every[:-KEPT_BATCHES]
@@ -291,6 +293,7 @@ class Compaction:
             totals,
             tuple(lengthened(before.stretches, map(Stretch.of, folded))),
             tuple(kept),
+            with_view_pairs(before.view_pairs, task.documents),
         )
         for path in (path for each in written.made for path in each.sources):
             with suppress(FileNotFoundError):  # a cleaned up quarantine

@@ -76,7 +76,7 @@ class Stretch:
             self.first_plan,
             later.plan,
             self.tuples + later.tuples,
-            _added(self.quarantined, later.quarantined),
+            added(self.quarantined, later.quarantined),
             min((each for each in (self.oldest, later.oldest) if each is not None), default=None),
             max((each for each in (self.newest, later.newest) if each is not None), default=None),
             max((each for each in (self.furthest, later.furthest) if each is not None), default=None),
@@ -124,7 +124,7 @@ def summed(totals: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, A
         "batch": figures["batch"],
         "batches": totals.get("batches", 0) + 1,
         **{count: totals.get(count, 0) + (figures.get(count) or 0) for count in _SUMS},
-        **{count: _added(totals.get(count, {}), figures.get(count) or {}) for count in _COUNTS},
+        **{count: added(totals.get(count, {}), figures.get(count) or {}) for count in _COUNTS},
     }
     newest = [each.get("newest_event_time_us") for each in (totals, figures)]
     found["newest_event_time_us"] = max((each for each in newest if each is not None), default=None)
@@ -136,10 +136,10 @@ def summed(totals: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, A
     if figures.get("views"):
         views = dict(totals.get("views", {}))
         for view, counts in figures["views"].items():
-            views[view] = _added(views.get(view, {}), counts)
+            views[view] = added(views.get(view, {}), counts)
         found["views"] = views
     return found
 
 
-def _added(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+def added(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {**known, **{name: known.get(name, 0) + count for name, count in more.items()}}

@@ -7,7 +7,7 @@ was replaced lives on for a while under the name that readers have by then (docs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,8 @@ from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocuments
 
+#: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
+VIEW_PAIRS = "view_pairs"
 #: the manifest of all batches whose files are merged
 MERGED = "merged"
 
@@ -59,6 +61,7 @@ class Merged:
         totals: sums over all of them but `batches`, see `history.summed`.
         stretches: the same batches, see `history.lengthened`.
         batches: what the manifests said of the newest ones, which Spark may repeat.
+        view_pairs: (tuple, view) pairs of all of them, by definition of a view.
     """
 
     last: int = -1
@@ -66,6 +69,7 @@ class Merged:
     totals: Mapping[str, Any] = field(default_factory=dict)
     stretches: tuple[Stretch, ...] = ()
     batches: tuple[dict[str, Any], ...] = ()
+    view_pairs: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As it lies on disk; `first`, `last` and `files` as in the manifest of a batch."""
@@ -76,6 +80,7 @@ class Merged:
             "totals": self.totals,
             "stretches": [_plain(stretch) for stretch in self.stretches],
             "batches": self.batches,
+            VIEW_PAIRS: self.view_pairs,
         }
 
 
@@ -118,6 +123,11 @@ class PublishedBatches:
     def stretches(self) -> list[Stretch]:
         """All batches in order, the newest one by one."""
         return [*self.merged.stretches, *map(Stretch.of, self.batches)]
+
+    @cached_property
+    def view_pairs(self) -> Mapping[str, int]:
+        """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
+        return with_view_pairs(self.merged.view_pairs, self.single)
 
     def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
         """The files of a kind, in order of batch.
@@ -177,9 +187,19 @@ def _merged(documents: StoredDocuments, found: Mapping[str, Any] | None) -> Merg
             document["totals"],
             tuple(Stretch(**stretch) for stretch in document["stretches"]),
             tuple(document["batches"]),
+            document.get(VIEW_PAIRS, {}),
         )
     except TypeError as error:
         raise DamagedError(str(documents[MERGED]), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
+
+
+def with_view_pairs(known: Mapping[str, int], documents: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Add the (tuple, view) pairs of batches, by their manifests, to those of the batches before."""
+    total = dict(known)
+    for document in documents:
+        for view, pairs in document["batches"][0].get(VIEW_PAIRS, {}).items():
+            total[view] = total.get(view, 0) + pairs
+    return total
 
 
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
@@ -214,6 +234,17 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
             str(path), f"is damaged: it has {size:,} bytes, and {file.size:,} when it was published"
         )
     return path
+
+
+def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Path, int]]:
+    """The files of a kind in order of batch, each with its number of rows; raises what `located` raises."""
+    # pyarrow takes longer to load than all the rest
+    from penstock.spark.storage.columns import metadata_of
+
+    listed = [file for file in read_published(layout, name).files if file.kind == kind]
+    found = [(located(layout, name, file), file.rows) for file in listed]
+    # earlier versions did not list the number
+    return [(path, rows or metadata_of(path).num_rows) for path, rows in found]
 
 
 def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:

@@ -26,8 +26,7 @@ def told_as_starting(layout: Layout) -> Iterator[None]:
     document = read_status(layout)
     if layout.status.parent.is_dir():
         starting = {"pid": os.getpid(), "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        kept = {"pairs_by_view": document["pairs_by_view"]} if "pairs_by_view" in document else {}
-        _put(layout, {**StatusBook(document).document(), **kept, "starting": starting})
+        _put(layout, {**StatusBook(document).document(), "starting": starting})
     try:
         yield
     finally:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import StatusBook
+from penstock.spark.publication.history import added
 from penstock.spark.publication.kinds import results_of
-from penstock.spark.publication.manifests import read_manifests
+from penstock.spark.publication.manifests import PublishedBatches, read_manifests
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
 from penstock.spark.storage.events import newest_events
@@ -39,7 +40,7 @@ class StatusFile:
         self._pairs = pairs
         self._every = every_seconds
         document = read_status(layout)
-        self._before: dict[str, dict[str, int]] = document.pop("pairs_by_view", {})
+        self._before: dict[str, Mapping[str, int]] = {}
         self.book = StatusBook(document)
         _recall(self.book, layout, document)
         self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
@@ -50,7 +51,8 @@ class StatusFile:
 
     def begin_stream(self, stream: str) -> None:
         """Counts the batches of a stream that earlier runs have published and told nobody of."""
-        catch_up(self.book, self._layout, stream)
+        published = catch_up(self.book, self._layout, stream)
+        self._before[stream] = published.view_pairs
 
     def begin_lane(self, lane: str) -> None:
         """Likewise of the cuts of a lane."""
@@ -74,29 +76,24 @@ class StatusFile:
         if changes == self._written:
             return
         try:
-            document = {**self.book.document(), "pairs_by_view": self.all_pairs()}
-            replace_bytes(self._layout.status, sealed(document, default=str))
+            replace_bytes(self._layout.status, sealed(self.book.document(), default=str))
             self._written = changes
         except Exception as error:
             # a full disk, or whatever an event holds: the run goes on, its answers count
             _log.warning("cannot write %s: %s", self._layout.status, error)
 
-    def all_pairs(self) -> dict[str, dict[str, int]]:
-        """By stream, pairs of each definition of a view since the folder's first batch; a killed run may have left out its last second."""
-        found = {stream: dict(views) for stream, views in self._before.items()}
-        for stream, views in self._pairs().items():
-            total = found.setdefault(stream, {})
-            for view, count in views.items():
-                total[view] = total.get(view, 0) + count
-        return found
+    def all_pairs(self) -> dict[str, Mapping[str, int]]:
+        """By stream, pairs of each definition of a view since the folder's first batch."""
+        return {stream: added(self._before.get(stream, {}), views) for stream, views in self._pairs().items()}
 
 
-def catch_up(book: StatusBook, layout: Layout, stream: str) -> None:
-    """Takes in what the manifests of a stream say of batches that the book does not know."""
+def catch_up(book: StatusBook, layout: Layout, stream: str) -> PublishedBatches:
+    """Takes in what the manifests of a stream say of batches that the book does not know, and gives them."""
     batches = read_manifests(layout.manifests(stream))
     book.catch_up(stream, batches.totals, batches.batches)
     results = read_manifests(layout.manifests(results_of(stream)))
     book.catch_up_windows(stream, results.totals, results.batches)
+    return batches
 
 
 def catch_up_lane(book: StatusBook, layout: Layout, lane: str) -> None:

@@ -14,12 +14,12 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES, catalog_entry
-from penstock.spark.storage.bases import others_since
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
 from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.shared_maps import SharedMap
 
 Definition = ViewDefinition | WindowDefinition
 
@@ -38,9 +38,9 @@ class CatalogWriter:
         #: of the catalog that is stored next
         self._number = 1 + max(layout.catalog_bases.numbers(), default=-1)
         #: each view's entry as a member of the document
-        self._texts: dict[str, str] = {}
+        self._texts: SharedMap[str] = SharedMap()
         #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run
-        self._answered: dict[str, dict[str, Definition | None]] = {}
+        self._answered: dict[str, SharedMap[Definition | None]] = {}
         self._joins: set[str] = set()
         self._is_changed = False
 
@@ -108,13 +108,15 @@ class CatalogWriter:
 
     def _answer(self, stream: str, definitions: Mapping[str, Definition]) -> None:
         """Brings the entries of a stream's views to what these are now."""
-        views, before = self._read()["views"], self._answered.get(stream, {})
-        for name in before.keys() - definitions.keys():
+        views, before = self._read()["views"], self._answered.get(stream, SharedMap())
+        now: SharedMap[Definition | None] = SharedMap.of(definitions)
+        changes = now.changes_since(before)
+        for name in changes.gone:
             if views[name].get("stream") == stream:
                 self._drop(name)
-        for name, definition in others_since(before, definitions).items():
-            self._set(name, numbered({**members(definition), "stream": stream}, views.get(name)))
-        self._answered[stream] = dict(definitions)
+        for name in changes.others:
+            self._set(name, numbered({**members(definitions[name]), "stream": stream}, views.get(name)))
+        self._answered[stream] = now
 
     def _set(self, name: str, entry: dict[str, Any]) -> None:
         text = encoded_member(name, entry)
@@ -149,5 +151,5 @@ class CatalogWriter:
                 if LANES in entry:
                     self._joins.add(name)
                 else:
-                    self._answered.setdefault(entry.get("stream", ""), {})[name] = None
+                    self._answered.setdefault(entry.get("stream", ""), SharedMap())[name] = None
         return self._known

@@ -21,7 +21,7 @@ from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
-from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.manifests import published_files
 from penstock.spark.results.frames import published_frame
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
@@ -81,10 +81,10 @@ def withdraws(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get(WITHDRAWS))
 
 
-def joined_paths(layout: Layout, entry: Mapping[str, Any]) -> Iterator[Path]:
-    """The published files of a join view, by its entry in the catalog."""
+def joined_files(layout: Layout, entry: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
+    """The published files of a join view, by its entry in the catalog, each with its number of rows."""
     for number in entry[LANES]:
-        yield from published_paths(layout, join_lane(number), view_kind(number, entry["name"]))
+        yield from published_files(layout, join_lane(number), view_kind(number, entry["name"]))
 
 
 def joined_results(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:
@@ -107,4 +107,4 @@ def _published(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) ->
     schema = joined_schema(entry)
     for mark in marks_of(schema.fieldNames()) if withdraws(entry) else ():
         schema.add(mark.name, spark_type(mark.type))
-    return published_frame(spark, schema, joined_paths(layout, entry))
+    return published_frame(spark, schema, [path for path, _ in joined_files(layout, entry)])

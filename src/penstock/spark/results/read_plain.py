@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.manifests import published_files, published_paths
 from penstock.spark.reporting.catalog import find_rows, find_view, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, is_selection, number_of
-from penstock.spark.results.joined_rows import LANES, joined_paths, joined_schema, marks_of, withdraws
+from penstock.spark.results.joined_rows import LANES, joined_files, joined_schema, marks_of, withdraws
 from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.stored_rows import Ints, StoredRows
 from penstock.spark.results.window_schemas import (
     CORRECTED,
     FINAL,
@@ -42,9 +44,11 @@ from penstock.spark.storage.columns import batches_of, conform, metadata_of
 from penstock.spark.storage.layout import Layout
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_PART = re.compile(rf"{_NAME.pattern}|`(?:[^`]|``)+`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
+#: a column, then the fields of its structs
+Place = tuple[str, ...]
 _DEFINITIONS = pa.field(DEFINITIONS, pa.list_(pa.int32()))
 
 
@@ -102,11 +106,7 @@ def plain_rows(
 
 
 def plain_batches(
-    layout: Layout,
-    view: str,
-    definition: int | None = None,
-    all_definitions: bool = False,
-    newest_first: bool = False,
+    layout: Layout, view: str, definition: int | None = None, all_definitions: bool = False
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
     """All rows of a join view or a selection of plain columns, read as they are asked for; None of any other view.
 
@@ -114,7 +114,6 @@ def plain_batches(
         layout: the results folder.
         view: the view's name.
         definition, all_definitions: see `read.results`.
-        newest_first: whether the rows come in the opposite order.
 
     Returns:
         Their columns and the rows.
@@ -123,18 +122,24 @@ def plain_batches(
         InputError: the folder is none of Penstock's, or is damaged (`DamagedError`).
         UnknownNameError: there is no such view.
     """
+    found = stored_rows(layout, view, definition, all_definitions)
+    return None if found is None else (found.schema, (part.rows for part in found.parts()))
+
+
+def stored_rows(
+    layout: Layout, view: str, definition: int | None = None, all_definitions: bool = False
+) -> StoredRows | None:
+    """The stored rows of a view, and which are its own; arguments and errors as of `plain_batches`."""
     name, entry = find_rows(layout, view, definition, all_definitions, final_only=False)
     if LANES in entry:
-        schema = arrow_schema(joined_schema(entry))
-        return schema, _joined(list(joined_paths(layout, entry)), schema, entry, newest_first)
+        return _joined(list(joined_files(layout, entry)), arrow_schema(joined_schema(entry)), entry)
     if not is_selection(entry):
         return None
     selected = _columns(layout, entry)
     if selected is None:
         return None
     chosen = _Chosen(name, None if all_definitions else number_of(entry))
-    files = list(published_paths(layout, entry["stream"]))
-    return chosen.schema(*selected), _rows(files, *selected, chosen, newest_first)
+    return _rows(published_files(layout, entry["stream"]), *selected, chosen)
 
 
 def window_revisions(layout: Layout, view: str, most: int) -> tuple[pa.Table, MarkNames, bool]:
@@ -183,9 +188,9 @@ class _Chosen:
     view: str
     number: int | None
 
-    def schema(self, own: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    def schema(self, own: pa.Schema, columns: Mapping[str, Place]) -> pa.Schema:
         """The columns of the rows."""
-        fields = [own.field(column).with_name(name) for name, column in columns.items()]
+        fields = [_field(own, place).with_name(name) for name, place in columns.items()]
         if self.number is None:
             fields.append(pa.field(free_name(DEFINITION, list(columns)), pa.int32()))
         return pa.schema(fields)
@@ -210,25 +215,27 @@ def _selected(
     if selected is None:
         return None
     chosen = _Chosen(view, None if all_definitions else number_of(entry))
-    files = list(published_paths(layout, entry["stream"]))
+    files = published_files(layout, entry["stream"])
     taken, held = [], 0
-    for batch in _rows(files, *selected, chosen):
-        rows = batch.slice(0, limit - held) if limit else batch
+    for part in _rows(files, *selected, chosen).parts():
+        rows = part.rows.slice(0, limit - held) if limit else part.rows
         held += rows.num_rows
         taken.append(rows)
         if limit and held >= limit:
             break
     full = bool(limit) and held >= limit
     told = _told(selected[0])
-    count = sum(len(chosen.places(batch)[0]) for batch in _read(files, told)) if full else held
+    count = sum(len(chosen.places(batch)[0]) for batch in _read(_paths(files), told)) if full else held
     return PlainRows(pa.Table.from_batches(taken, chosen.schema(*selected)), count)
 
 
 def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions: bool) -> PlainRows:
-    files, schema = list(joined_paths(layout, entry)), arrow_schema(joined_schema(entry))
+    files, schema = list(joined_files(layout, entry)), arrow_schema(joined_schema(entry))
     if revisions:
         schema = schema.append(marks_of(schema.names).field(0))
-    batches = _read(files, schema) if revisions else _joined(files, schema, entry)
+        batches = _read(_paths(files), schema)
+    else:
+        batches = (part.rows for part in _joined(files, schema, entry).parts())
     taken: list[pa.RecordBatch] = []
     held = 0
     for batch in batches:
@@ -237,34 +244,45 @@ def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions
         taken.append(batch.slice(0, limit - held) if limit else batch)
         held += taken[-1].num_rows
     if withdraws(entry) and not revisions:
-        count = sum(batch.num_rows for batch in _joined(files, marks_of(schema.names), entry))
+        marks = _joined(files, marks_of(schema.names), entry)
+        count = sum(part.rows.num_rows for part in marks.parts())
     else:
-        count = sum(metadata_of(path).num_rows for path in files)
+        count = sum(metadata_of(path).num_rows for path in _paths(files))
     return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
-def _joined(
-    files: Sequence[Path], schema: pa.Schema, entry: Mapping[str, Any], newest_first: bool = False
-) -> Iterator[pa.RecordBatch]:
+def _joined(files: Sequence[tuple[Path, int]], schema: pa.Schema, entry: Mapping[str, Any]) -> StoredRows:
     """The rows of a join view with some of its files' columns, those withdrawn left out."""
     if not withdraws(entry):
-        yield from _read(files, schema, newest_first)
-        return
+        return StoredRows(schema, files, schema, lambda batch: (np.arange(batch.num_rows), batch))
     marks = marks_of(joined_schema(entry).fieldNames())
     op, row = marks.names
-    deleted = [each.filter(pc.equal(each.column(op), DELETE)).column(row) for each in _read(files, marks)]
-    gone = pa.chunked_array(deleted, marks.field(row).type)
-    for batch in _read(files, pa.unify_schemas([schema, marks]), newest_first):
+
+    @cache
+    def gone() -> pa.ChunkedArray:
+        deleted = [
+            each.filter(pc.equal(each.column(op), DELETE)).column(row) for each in _read(_paths(files), marks)
+        ]
+        return pa.chunked_array(deleted, marks.field(row).type)
+
+    def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
         is_told = pc.equal(batch.column(op), INSERT)
-        is_gone = pc.is_in(batch.column(row), value_set=gone)
-        yield batch.filter(pc.and_not(is_told, is_gone)).select(schema.names)
+        is_gone = pc.is_in(batch.column(row), value_set=gone())
+        places = pc.indices_nonzero(pc.and_not(is_told, is_gone))
+        return places.to_numpy().astype(np.int64), batch.take(places).select(schema.names)
+
+    return StoredRows(schema, files, pa.unify_schemas([schema, marks]), pick)
 
 
-def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, str]] | None:
-    """The columns of a selection's stream, and of each output its column; None where an output is none."""
+def _paths(files: Sequence[tuple[Path, int]]) -> list[Path]:
+    return [path for path, _ in files]
+
+
+def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, Place]] | None:
+    """The columns of a selection's stream, and of each output its place; None where an output has none."""
     projection = entry["projection"]
     own = arrow_schema(stored_schema(read_catalog(layout)["streams"][entry["stream"]]))
-    columns = {name: name for name in own.names} if projection is None else _plain(projection, own.names)
+    columns = {name: (name,) for name in own.names} if projection is None else _plain(projection, own)
     return None if columns is None else (own, columns)
 
 
@@ -274,39 +292,63 @@ def _told(own: pa.Schema) -> pa.Schema:
 
 
 def _rows(
-    files: Sequence[Path],
-    own: pa.Schema,
-    columns: Mapping[str, str],
-    chosen: _Chosen,
-    newest_first: bool = False,
-) -> Iterator[pa.RecordBatch]:
+    files: Sequence[tuple[Path, int]], own: pa.Schema, columns: Mapping[str, Place], chosen: _Chosen
+) -> StoredRows:
     """The rows of a view with its own columns."""
     schema = chosen.schema(own, columns)
-    wanted = pa.schema([*(own.field(name) for name in dict.fromkeys(columns.values())), *_told(own)])
-    for batch in _read(files, wanted, newest_first):
+    names = dict.fromkeys(name for name, *_ in columns.values())
+    wanted = pa.schema([*map(own.field, names), *_told(own)])
+
+    def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
         places, numbers = chosen.places(batch)
         rows = batch.take(places)
-        arrays = [rows.column(column) for column in columns.values()]
+        arrays = [
+            pc.struct_field(rows.column(name), fields) if fields else rows.column(name)
+            for name, *fields in columns.values()
+        ]
         if chosen.number is None:
             arrays.append(numbers)
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return places.to_numpy().astype(np.int64), pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return StoredRows(schema, files, wanted, pick)
 
 
-def _plain(projection: Sequence[tuple[str, str | None]], names: Sequence[str]) -> Mapping[str, str] | None:
-    """Output name -> column, where every item is the name of one column, and all outputs have names of their own."""
-    columns: dict[str, str] = {}
+def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapping[str, Place] | None:
+    """Output name -> place, where every item names a column or a field of a struct, and all outputs have names of their own."""
+    columns: dict[str, Place] = {}
     for text, name in projection:
-        spelt = text.strip()
-        quoted = _QUOTED.fullmatch(spelt)
-        if quoted is not None:
-            spelt = quoted[1].replace("``", "`")
-        elif not _NAME.fullmatch(spelt) or spelt.lower() in _VALUES:
+        place = _place(text.strip(), own)
+        if place is None or name is None or name in columns:
             return None
-        found = [column for column in names if column.lower() == spelt.lower()]
-        if len(found) != 1 or name is None or name in columns:
-            return None
-        columns[name] = found[0]
+        columns[name] = place
     return columns
+
+
+def _place(text: str, own: pa.Schema) -> Place | None:
+    """The place that a text names, in the case in which its parts are spelt."""
+    parts = _PART.findall(text)
+    if ".".join(parts) != text or text.lower() in _VALUES:
+        return None
+    found: list[str] = []
+    kind: pa.Schema | pa.DataType = own
+    for part in parts:
+        if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+            return None
+        wanted = part[1:-1].replace("``", "`") if part.startswith("`") else part
+        fields = [field for field in kind if field.name.lower() == wanted.lower()]
+        if len(fields) != 1:
+            return None
+        found.append(fields[0].name)
+        kind = fields[0].type
+    return tuple(found)
+
+
+def _field(own: pa.Schema, place: Place) -> pa.Field:
+    name, *fields = place
+    field = own.field(name)
+    for each in fields:
+        field = field.type.field(each)
+    return field
 
 
 def _window_rows(
@@ -368,14 +410,8 @@ def _is_sortable(kind: pa.DataType) -> bool:
     )
 
 
-def _read(files: Sequence[Path], schema: pa.Schema, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
+def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
-    if newest_first:
-        for path in reversed(files):
-            for group in reversed(range(metadata_of(path).num_row_groups)):
-                for batch in reversed(list(batches_of(path, schema.names, [group]))):
-                    yield conform(batch.take(pa.array(range(batch.num_rows - 1, -1, -1))), schema)
-        return
     for path in files:
         for batch in batches_of(path, schema.names):
             yield conform(batch, schema)

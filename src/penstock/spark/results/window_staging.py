@@ -55,8 +55,8 @@ _WORTH_MORE = 1 << 20
 _PLAIN: dict[str, Any] = {"compression": None}
 _FAST: dict[str, Any] = {"compression": "snappy"}
 _DENSE: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
-#: files that are written and synced at a time
-_WRITERS = 8
+#: threads that write and sync files, and how many small files each is given at a time
+_WRITERS, _FILES_AT_A_TIME = 8, 16
 
 
 @dataclass(slots=True)
@@ -217,8 +217,8 @@ class ResultStage:
             writers = _Writers(threads)
             begun = [each for view, places in self._alike() for each in self._write(view, places, writers)]
             return [
-                StagedResults(operator, self.shard, name, raw, writing.result(), said)
-                for (operator, name), raw, writing, said in begun
+                StagedResults(operator, self.shard, name, raw, file, said)
+                for ((operator, name), raw, said), file in zip(begun, writers.files(), strict=True)
             ]
 
     def _alike(self) -> Iterator[tuple[BoundWindow, list[_Place]]]:
@@ -241,11 +241,11 @@ class ResultStage:
 
     def _write(
         self, view: BoundWindow, places: Sequence[_Place], writers: _Writers
-    ) -> Iterator[tuple[_Place, bool, Future[StagedFile], SaidWindows]]:
+    ) -> Iterator[tuple[_Place, bool, SaidWindows]]:
         """Makes the rows of views that are like one, and begins to write the file of each.
 
         Yields:
-            The operator and the view, whether Spark has yet to make its results, its file and what it says.
+            The operator and the view, whether Spark has yet to make its results, and what its file says.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         raw = not is_plain(view)
@@ -254,50 +254,73 @@ class ResultStage:
         table = raw_rows(view, answers, rows)
         if not raw:
             table = plain_results(view, table)
-        overflowed = rows.column(OVERFLOWED).to_numpy()
+        row_bytes = table.nbytes / max(1, len(table))
+        overflowed = np.append(0, np.cumsum(rows.column(OVERFLOWED).to_numpy())).tolist()
         last = 0
         for operator, name in places:
             own = self._answers[operator, name]
             first, last = last, last + sum(answer.rows.num_rows for answer in own)
-            said = SaidWindows(rows=last - first, overflowed=int(np.count_nonzero(overflowed[first:last])))
+            said = SaidWindows(rows=last - first, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
                 said.note(answer)
             path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
-            writing = writers.submit(view_kind(operator, name), path, table.slice(first, last - first))
-            yield (operator, name), raw, writing, said
+            size = int(row_bytes * (last - first))
+            writers.write(view_kind(operator, name), path, table.slice(first, last - first), size)
+            yield (operator, name), raw, said
 
 
 class _Writers:
     """Threads that write staged files; whoever gives them another waits while many are to be written.
 
-    Large tables are encoded by the threads too; many small ones are encoded faster by one thread.
+    Large tables are encoded by the threads too. Many small ones are encoded faster by one thread, and written several by one.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
         self._places = BoundedSemaphore(2 * _WRITERS)
+        self._small: list[tuple[str, Path, int, memoryview]] = []
+        self._small_bytes = 0
+        self._begun: list[Future[list[StagedFile]]] = []
 
-    def submit(self, kind: str, path: Path, table: pa.Table) -> Future[StagedFile]:
-        """Begins to write a file."""
+    def write(self, kind: str, path: Path, table: pa.Table, size: int) -> None:
+        """Begins to write a file of a table with about so many bytes."""
+        if size >= _WORTH_MORE:
+            self._write_small()
+            self._begin(lambda: [write_staged(kind, path, table)])
+            return
+        content = _encoded(table, size)
+        self._small.append((kind, path, table.num_rows, content))
+        self._small_bytes += len(content)
+        if len(self._small) >= _FILES_AT_A_TIME or self._small_bytes >= _WORTH_MORE:
+            self._write_small()
+
+    def files(self) -> Iterator[StagedFile]:
+        """What was written, in the order in which it was given."""
+        self._write_small()
+        for writing in self._begun:
+            yield from writing.result()
+
+    def _write_small(self) -> None:
+        if self._small:
+            small, self._small, self._small_bytes = self._small, [], 0
+            self._begin(lambda: [stage_content(*each) for each in small])
+
+    def _begin(self, write: Callable[[], list[StagedFile]]) -> None:
         self._places.acquire()
-        if table.nbytes < _WORTH_MORE:
-            writing = self._threads.submit(stage_content, kind, path, table.num_rows, _encoded(table))
-        else:
-            writing = self._threads.submit(write_staged, kind, path, table)
+        writing = self._threads.submit(write)
         writing.add_done_callback(lambda _: self._places.release())
-        return writing
+        self._begun.append(writing)
 
 
 def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
     """Writes a staged file, durable on return but for its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return stage_content(kind, path, table.num_rows, _encoded(table))
+    return stage_content(kind, path, table.num_rows, _encoded(table, table.nbytes))
 
 
-def _encoded(table: pa.Table) -> memoryview:
-    """The Parquet file of a table."""
+def _encoded(table: pa.Table, size: int) -> memoryview:
+    """The Parquet file of a table with about so many bytes."""
     sink = pa.BufferOutputStream()
-    size = table.nbytes
     pq.write_table(
         table,
         sink,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +32,21 @@ def folder_option(path: str) -> Mapping[str, str]:
     return base_path(path) if has_signs(path) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class TolerantFiles:
+    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason.
+
+    Attributes:
+        behind: the files behind a DataFrame.
+        records: gives the streaming frame as Spark's reader makes it, with ORIGIN: it is planned quickly, however many columns it has.
+        apart: makes a frame as that of `behind` of one like `records`, see `set_apart`.
+    """
+
+    behind: DataFrameSource
+    records: Callable[[SparkSession], DataFrame]
+    apart: Callable[[DataFrame], DataFrame]
+
+
 def tolerant_files(
     kind: str,
     path: str,
@@ -38,28 +54,32 @@ def tolerant_files(
     options: Mapping[str, str],
     at_rest: Mapping[str, str],
     event_time: str | None,
-) -> DataFrameSource:
-    """CSV and JSON: a record that does not fit the schema is handed on with its text and a reason."""
+) -> TolerantFiles:
+    """The files of a folder whose records may not fit the schema."""
     wide = with_corrupt(schema)
 
-    def load(spark: SparkSession) -> DataFrame:
+    def records(spark: SparkSession) -> DataFrame:
         reader = spark.readStream.schema(wide).format(kind).options(**{**folder_option(path), **options})
-        return set_apart(reader.options(**TOLERANT).load(table_path(path)), kind, schema)
+        return with_origin(reader.options(**TOLERANT).load(table_path(path)))
+
+    def apart(frame: DataFrame) -> DataFrame:
+        return set_apart(frame, kind, schema)
 
     def read(spark: SparkSession, paths: Sequence[str], more: Mapping[str, str]) -> DataFrame:
         reader = reader_at_rest(spark, kind, path, {**at_rest, **more}).schema(wide).options(**TOLERANT)
-        return set_apart(reader.load(by_name(paths)), kind, schema)
+        return apart(with_origin(reader.load(by_name(paths))))
 
-    return DataFrameSource(
+    behind = DataFrameSource(
         schema,
         event_time,
-        load,
+        lambda spark: apart(records(spark)),
         f"Spark decodes {kind} before the rules run",
         read,
         kind,
         line_ends=line_ends(kind, at_rest),
         form=RecordForm.of(kind, schema.fieldNames(), at_rest),
     )
+    return TolerantFiles(behind, records, apart)
 
 
 def files_at_rest(
@@ -80,7 +100,7 @@ def files_at_rest(
     reader = spark.read.format(kind).options(**options)
     if kind in TOLERANT_SOURCES:
         whole = reader.schema(with_corrupt(schema)).options(**TOLERANT).load(table_path(path))
-        return set_apart(whole, kind, schema)
+        return set_apart(with_origin(whole), kind, schema)
     nothing = [F.lit(None).cast(kind).alias(name) for name, kind in ((CORRUPT, "binary"), (REASON, "string"))]
     whole = reader.schema(schema).load(table_path(path))
     return whole.select("*", *nothing, F.col("_metadata.file_path").alias(ORIGIN))
@@ -91,11 +111,16 @@ def with_corrupt(schema: StructType) -> StructType:
     return StructType([*schema.fields]).add(CORRUPT, StringType())
 
 
+def with_origin(frame: DataFrame) -> DataFrame:
+    """Records of files with ORIGIN, the file of each."""
+    return frame.select("*", F.col("_metadata.file_path").alias(ORIGIN))
+
+
 def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
     """Says which records do not fit.
 
     Args:
-        frame: of `with_corrupt(schema)`, read with TOLERANT.
+        frame: of `with_corrupt(schema)`, read with TOLERANT, with ORIGIN.
         kind: the format.
         schema: the table's columns.
 
@@ -115,5 +140,5 @@ def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
         *columns,
         F.when(reason.isNotNull(), record).alias(CORRUPT),
         reason.alias(REASON),
-        F.col("_metadata.file_path").alias(ORIGIN),
+        F.col(ORIGIN),
     )

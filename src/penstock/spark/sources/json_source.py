@@ -6,7 +6,7 @@ Lines that a worker might read differently from Spark are read by Spark in a sec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -48,6 +48,7 @@ class JsonSource:
 
     Attributes:
         behind: the folder behind a DataFrame.
+        records, apart: see `TolerantFiles`.
         path: the folder.
         settings: frozen settings.
         times: how the event time is stored; None: as a timestamp.
@@ -55,6 +56,8 @@ class JsonSource:
 
     is_finite: ClassVar[bool] = False
     behind: DataFrameSource
+    records: Callable[[SparkSession], DataFrame]
+    apart: Callable[[DataFrame], DataFrame]
     path: str
     settings: Settings
     times: StoredTimes | None = None
@@ -71,14 +74,23 @@ class JsonSource:
 
     def timed(self, times: StoredTimes) -> JsonSource:
         """The source with its event time as a TIMESTAMP."""
-        return replace(self, behind=self.behind.timed(times), times=times)
+        apart = self.apart
+        return replace(
+            self,
+            behind=self.behind.timed(times),
+            apart=lambda frame: times.of(apart(frame)),
+            times=times,
+        )
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
         """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The streaming frame; of a batch that workers read only its files are asked for."""
-        return self.behind.frame(spark)
+        """The streaming frame; of a batch that workers read only its files are asked for.
+
+        Spark plans it for each batch, also where nobody reads it.
+        """
+        return self.records(spark)
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """The files that were read before."""
@@ -89,7 +101,7 @@ class JsonSource:
         paths = [] if self._why_not(batch.derived) else batch.files(df)
         sizes = {path: size for path in paths if (size := self._size(path)) is not None}
         if not sizes:
-            return self.behind.run(df, batch)
+            return self.behind.run(self.apart(df), batch)
         spark = df.sparkSession
         steps = _steps(batch)
         splits = _split(

@@ -7,21 +7,19 @@ from pathlib import Path
 
 from penstock.errors import ConnectionFailedError
 from penstock.spark.sources.patterns import is_pattern
+from penstock.sql.script.mistakes import Mistakes
 from penstock.sql.script.statements import CreateTable
 
 FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 
 
-def check_paths(tables: Iterable[CreateTable]) -> None:
-    """Make sure that the local paths of tables over files exist.
-
-    Raises:
-        ConnectionFailedError: one does not.
-    """
+def check_paths(tables: Iterable[CreateTable], mistakes: Mistakes) -> None:
+    """Make sure that the local paths of tables over files exist; `mistakes` takes in those that do not."""
     for table in tables:
         path = table.options.get("path")
         if path is not None and table.source.lower() in (*FILE_SOURCES, "replay"):
-            check_path(table, path)
+            with mistakes.collected(table.name):
+                check_path(table, path)
 
 
 def check_path(table: CreateTable, path: str) -> None:

@@ -12,7 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import (
+    ConnectionFailedError,
+    InputError,
+    SqlError,
+    UnknownNameError,
+    UnsupportedError,
+    meant,
+)
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
@@ -47,6 +54,11 @@ from penstock.spark.sources.topics import TopicsSource
 from penstock.sql.script.statements import CreateTable
 
 T = TypeVar("T")
+#: types that a misspelt one may mean
+_TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING"),
+    *("CHAR", "VARCHAR", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "ARRAY", "MAP", "STRUCT", "VARIANT"),
+)
 
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
@@ -110,7 +122,8 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         source = _open_files(spark, table, kind, options, event_time, settings, in_scan=arrival is None)
     else:
         raise UnsupportedError(
-            f"table {table.name}: source {table.source} is not supported. Use {', '.join(SOURCES)}",
+            f"table {table.name}: source {table.source} is not supported{meant(table.source, SOURCES)} "
+            f"Use {', '.join(SOURCES)}",
             *table.at("using"),
         )
     if arrival is not None and isinstance(source, DataFrameSource):
@@ -241,6 +254,11 @@ def _declared(table: CreateTable) -> StructType | None:
             try:
                 _columns(f"{quoted(column.name)} {column.type_sql}")
             except PySparkException as own:
+                text, _, end = table.at(column.name)
+                name = (own.getMessageParameters() or {}).get("typeName", "").strip('"')
+                if own.getCondition() == "UNSUPPORTED_DATATYPE" and (found := text.find(name, end)) >= 0:
+                    message = f"table {table.name}: type {name} does not exist{meant(name, _TYPES)}"
+                    raise UnknownNameError(message, text, found, found + len(name)) from own
                 raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
         raise SqlError(f"table {table.name}: {first_line(error)}") from error
 
@@ -270,11 +288,12 @@ def _open_files(
     if kind == "parquet" and in_scan and is_plain_folder(path):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
-        behind = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        files = tolerant_files(kind, path, schema, options, at_rest, event_time)
+        behind = files.behind
         if kind != "json" or not in_scan:
             return behind
         if not at_rest and is_plain_folder(path):
-            return JsonSource(behind, path, settings)
+            return JsonSource(behind, files.records, files.apart, path, settings)
         needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
         return replace(behind, why=f"{behind.why}: {needs} needs its reader")
     why = (

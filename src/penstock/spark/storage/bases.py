@@ -1,20 +1,19 @@
-"""StoredDocuments of many views, stored by difference from a base, so that a change of a few views writes these alone.
+"""Documents of many views, stored by difference from a base, so that a change of a few views writes these alone.
 
-A document of few views has them whole. One of many names a base, a file of all views as they were, and has the views that
+A document of few views has them whole. One of many names a base, a document of all views as they were, and has the views that
 are new or others since and the names that left. The base of a document is never changed, nor removed while it is needed.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Mapping
-from itertools import compress
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import DamagedError
 from penstock.spark.storage.documents import Place
 from penstock.spark.storage.formats import BASE, BASE_NUMBER, DROPPED
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
+from penstock.spark.storage.shared_maps import Changes, SharedMap
 
 #: fewer views are stored whole
 _LEAST_VIEWS = 256
@@ -23,12 +22,6 @@ _MOST_CHANGED = 8
 
 Text = TypeVar("Text", bound=str)
 View = TypeVar("View")
-
-
-def others_since(before: Mapping[str, object], now: Mapping[str, View]) -> dict[str, View]:
-    """The entries that are new or not what they were, in the order of `now`; quick where most are the same objects."""
-    others = compress(now, map(operator.is_not, map(before.get, now), now.values()))
-    return {name: now[name] for name in others if before.get(name) != now[name]}
 
 
 class Bases(Generic[Text, View]):
@@ -51,9 +44,9 @@ class Bases(Generic[Text, View]):
         self._read = read
         #: the newest base, where this object wrote it, and its views
         self._number: int | None = None
-        self._views: dict[str, Text] = {}
+        self._views: SharedMap[Text] = SharedMap()
 
-    def members(self, number: int, views: Mapping[str, Text]) -> dict[str, Any]:
+    def members(self, number: int, views: SharedMap[Text]) -> dict[str, Any]:
         """The members of the next document; its base is durable on return.
 
         Args:
@@ -61,28 +54,23 @@ class Bases(Generic[Text, View]):
             views: its views as JSON, by name.
         """
         if len(views) < _LEAST_VIEWS:
-            self._number, self._views = None, {}
+            self._number, self._views = None, SharedMap()
             return self._stored(views)
-        changed = others_since(self._views, views)
-        dropped = sorted(self._views.keys() - views.keys())
-        if self._number is None or not self._is_near(views, changed, dropped):
+        changes = views.changes_since(self._views)
+        if self._number is None or not self._is_near(changes):
             self._write(number, views)
-            self._number, self._views, changed, dropped = number, dict(views), {}, []
-        return {BASE_NUMBER: self._number, DROPPED: dropped, **self._stored(changed)}
+            self._number, self._views = number, views.copy()
+            changes = Changes({}, [], is_in_order=True)
+        return {BASE_NUMBER: self._number, DROPPED: sorted(changes.gone), **self._stored(changes.others)}
 
     def _write(self, number: int, views: Mapping[str, Text]) -> None:
         # of documents that no longer exist
         self._bases.remove(newer for newer in self._bases.numbers() if newer > number)
         BASE.replace(self._bases[number], self._stored(views))
 
-    def _is_near(
-        self, views: Mapping[str, Text], changed: Mapping[str, Text], dropped: Collection[str]
-    ) -> bool:
+    def _is_near(self, changes: Changes[Text]) -> bool:
         """Whether few views differ from the base's, and the order of all follows from it."""
-        if _MOST_CHANGED * (len(changed) + len(dropped)) > len(self._views):
-            return False
-        kept = [name for name in self._views if name in views] if dropped else self._views
-        return [*kept, *(name for name in changed if name not in self._views)] == list(views)
+        return changes.is_in_order and _MOST_CHANGED * len(changes) <= len(self._views)
 
     def views(self, document: Mapping[str, Any], path: Place) -> dict[str, View]:
         """The views of a document by name, in the order that they were given in.

@@ -1,4 +1,4 @@
-"""Which plan answers which batch, durably: plan versions and bindings under the checkpoint.
+"""Which plan answers which batch, durably: plan versions and bindings in the ledger.
 
 Before anything else, a batch is bound to a plan version by put-if-absent; a replay of the batch
 finds the binding and is answered by the same views, whatever has been registered since.
@@ -12,12 +12,13 @@ from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.storage.bases import Bases, others_since
+from penstock.spark.storage.bases import Bases
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import BASE_NUMBER, BINDING, EITHER_PLAN, PLAN
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.shared_maps import SharedMap, made_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,8 @@ class PlanLog:
             layout.plan_bases(stream), self._members, _definitions
         )
         #: the selection views of the version stored last, and the JSON of each
-        self._stored: dict[str, ViewDefinition] = {}
-        self._texts: dict[str, Encoded] = {}
+        self._stored: SharedMap[ViewDefinition] = SharedMap()
+        self._texts: SharedMap[Encoded] = SharedMap()
 
     def newest(self) -> int | None:
         """Number of the newest stored plan version, or None.
@@ -219,13 +220,11 @@ class PlanLog:
                 "only one run may use a checkpoint at a time"
             )
 
-    def _encoded(self, views: Mapping[str, ViewDefinition]) -> dict[str, Encoded]:
+    def _encoded(self, views: Mapping[str, ViewDefinition]) -> SharedMap[Encoded]:
         """The JSON of selection views; only what differs from the version stored last is encoded."""
-        for name, view in others_since(self._stored, views).items():
-            self._texts[name] = encoded(_plain(view))
-        if list(self._texts) != list(views):
-            self._texts = {name: self._texts[name] for name in views}
-        self._stored = dict(views)
+        now = SharedMap.of(views)
+        self._texts = made_of(now, _text, (self._stored, self._texts))
+        self._stored = now
         return self._texts
 
     def _members(self, texts: Mapping[str, Encoded]) -> dict[str, Any]:
@@ -359,8 +358,8 @@ def _judged_by(believed: Believed) -> dict[str, int]:
     }
 
 
-def _plain(view: ViewDefinition) -> dict[str, object]:
-    return {name: value for name, value in members(view).items() if name != "number"}
+def _text(view: ViewDefinition) -> Encoded:
+    return encoded({name: value for name, value in members(view).items() if name != "number"})
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from penstock.errors import CheckpointError, ConnectionFailedError
+from penstock.spark.storage.files import make_folder
 
 # a record lock belongs to the process and goes with the first of its descriptors that is closed: one for all runs
 _files: dict[Path, IO[str]] = {}
@@ -23,17 +24,24 @@ class CheckpointLock:
     """Keeps other processes, and other runs of this one, from a checkpoint until it is released.
 
     Args:
-        checkpoint: the folder.
+        checkpoint: the folder, created unless it exists.
         lives: whether the run that it is for still runs; None where it is for no run, as before one.
+        at_end: called once no run of this process has the checkpoint any more, before another process can have it.
 
     Raises:
         CheckpointError: another process has it, or a run of this process that lives.
         ConnectionFailedError: it cannot be written.
     """
 
-    def __init__(self, checkpoint: Path, lives: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        lives: Callable[[], bool] | None = None,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
         self._path = _file(checkpoint)
         self._lives = lives
+        self._at_end = at_end
         with _guard:
             if self._path not in _files:
                 _files[self._path] = _locked(self._path)
@@ -52,9 +60,13 @@ class CheckpointLock:
             if self not in holders:
                 return
             holders.remove(self)
-            if not holders:
-                del _holders[self._path]
-                _files.pop(self._path).close()
+            try:
+                if self._at_end is not None and all(each._lives is None for each in holders):
+                    self._at_end()
+            finally:
+                if not holders:
+                    del _holders[self._path]
+                    _files.pop(self._path).close()
 
 
 def lock_holder(checkpoint: Path) -> int | None:
@@ -80,6 +92,7 @@ def _file(checkpoint: Path) -> Path:
 
 def _locked(path: Path) -> IO[str]:
     try:
+        make_folder(path.parent)
         file = path.open("a+")
     except OSError as error:
         raise ConnectionFailedError(

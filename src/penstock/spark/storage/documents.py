@@ -105,11 +105,6 @@ def put_json_if_absent(path: Place, document: Mapping[str, Any]) -> bool:
     return put_bytes_if_absent(path, sealed(document))
 
 
-def hint_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Like `replace_json`, but a power cut may lose it, or leave the document of before or an empty file."""
-    replace_bytes(path, sealed(document), is_synced=False)
-
-
 def read_json(path: Place, kind: str) -> dict[str, Any] | None:
     """A document, or None where there is no such file.
 

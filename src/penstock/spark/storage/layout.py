@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, InputError
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.spark.storage.names import on_disk
 from penstock.spark.storage.stored_log import StoredLog
 
@@ -98,9 +100,9 @@ class Layout:
         return self.checkpoint / on_disk(stream) / "staging" / str(batch)
 
     @property
-    def ledger(self) -> LedgerFile:
+    def ledger(self) -> LedgerFolder:
         """The documents of both folders."""
-        return LedgerFile(self.output / "_penstock" / "ledger.sqlite")
+        return LedgerFolder(self.output / "_penstock")
 
     @property
     def catalog(self) -> StoredDocument:
@@ -191,7 +193,7 @@ class Layout:
 
     @property
     def lanes(self) -> StoredDocuments:
-        """The lanes that have begun and not left, by name."""
+        """The lanes that have begun, by name: no other reader of a log is one."""
         return StoredDocuments(self.ledger, ("lane",))
 
     def lane(self, lane: str) -> Path:
@@ -266,9 +268,8 @@ class Layout:
             (f"checkpoint {self.checkpoint}", checkpoint),
             (f"output {self.output}", results),
         ):
-            if identity is not None and identity.get("layout") != LAYOUT_VERSION:
-                found = identity.get("layout")
-                raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
+            if identity is not None:
+                _refuse_other_layout(what, identity)
         if results is not None and checkpoint is None:
             missing = self.checkpoint / "identity.json" if self.checkpoint.is_dir() else self.checkpoint
             raise CheckpointError(
@@ -286,9 +287,14 @@ class Layout:
         """Makes sure that a folder with results has its ledger.
 
         Raises:
-            DamagedError: it is missing.
+            CheckpointError: another version wrote the folder.
+            DamagedError: the ledger is missing.
         """
-        if not self.ledger.path.exists() and (self.output / "_penstock" / "identity.json").exists():
+        if self.ledger.path.exists():
+            return
+        identity = read_json(self.output / "_penstock" / "identity.json", IDENTITY)
+        if identity is not None:
+            _refuse_other_layout(f"output {self.output}", identity)
             raise DamagedError(str(self.ledger), "(the ledger of the results folder) is missing")
 
     def open(self) -> None:
@@ -311,6 +317,12 @@ class Layout:
         except OSError as error:
             raise _unusable(error, self.output) from error
         self.check()
+
+
+def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
+    found = identity.get("layout")
+    if found != LAYOUT_VERSION:
+        raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
 
 
 def _refuse_unwritable(folder: Path) -> None:

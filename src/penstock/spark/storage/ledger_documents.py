@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import DamagedError, UnexpectedDocumentError
-from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.stores.keys import Key
 from penstock.stores.ledger import ABSENT, Entry, Range
 
@@ -23,7 +23,7 @@ class StoredDocument:
         key: of it.
     """
 
-    ledger: LedgerFile
+    ledger: LedgerFolder
     key: Key
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class StoredDocuments:
         prefix: the parts of their keys before.
     """
 
-    ledger: LedgerFile
+    ledger: LedgerFolder
     prefix: Key
 
     def __str__(self) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from penstock.stores.ledger import Ledger
-from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
+from penstock.stores.address import StoreAddress, ledger_path
+from penstock.stores.ledger import Ledger, LedgerReader
 
-Opened = TypeVar("Opened", bound=SqliteReader)
+Opened = TypeVar("Opened", bound=LedgerReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +32,41 @@ class _Opening(Generic[Opened]):
 
 
 _guard = threading.Lock()
-_readers: dict[Path, _Opening[SqliteReader]] = {}
-_writers: dict[Path, _Opening[SqliteLedger]] = {}
+_readers: dict[Path, _Opening[LedgerReader]] = {}
+_writers: dict[Path, _Opening[Ledger]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerFile:
-    """A ledger by its path; it can be pickled.
+class LedgerFolder:
+    """A ledger by the folder that has it; it can be pickled.
 
     Attributes:
-        path: of the file.
+        folder: the folder.
     """
 
-    path: Path
+    folder: Path
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
-    def reader(self) -> SqliteReader | None:
+    def path(self) -> Path:
+        """The file of the ledger, or its folder where several machines share the file system."""
+        return ledger_path(self.folder)
+
+    @property
+    def reader(self) -> LedgerReader | None:
         """The ledger, None where it does not exist yet; of a process that writes it the same that is written.
 
         Raises:
-            DamagedError, CheckpointError, ConnectionFailedError: see `SqliteReader`.
+            DamagedError, CheckpointError, ConnectionFailedError: see `StoreAddress.ledger_reader`.
         """
         with _guard:
-            written = _known(_writers, self.path)
+            written = _known(_writers, self.folder)
             if written is not None:
                 return written
             with suppress(FileNotFoundError):
-                return _opened(_readers, self.path, SqliteReader)
+                return _opened(_readers, self.folder, _address(self.folder).ledger_reader)
         return None
 
     @property
@@ -69,34 +74,52 @@ class LedgerFile:
         """The ledger, for writing: it fences the process that wrote it before.
 
         Raises:
-            DamagedError, CheckpointError, ConnectionFailedError: see `SqliteLedger`.
+            DamagedError, CheckpointError, ConnectionFailedError: see `StoreAddress.ledger`.
         """
         with _guard:
-            return _opened(_writers, self.path, SqliteLedger)
+            return _opened(_writers, self.folder, _address(self.folder).ledger)
+
+    @contextmanager
+    def read_briefly(self) -> Iterator[None]:
+        """Close what reading has opened, after the `with` block: an open ledger keeps a disk from being unmounted.
+
+        For a process that reads seldom, such as a worker; one thread of it may do so.
+        """
+        try:
+            yield
+        finally:
+            with _guard:
+                opening = _readers.pop(self.folder, None)
+            if opening is not None and opening.process == os.getpid():
+                opening.ledger.close()
 
     def close(self) -> None:
         """Close what this process has open of it; it is opened again where it is needed."""
         with _guard:
-            for opening in (_readers.pop(self.path, None), _writers.pop(self.path, None)):
+            for opening in (_readers.pop(self.folder, None), _writers.pop(self.folder, None)):
                 if opening is not None and opening.process == os.getpid():
                     opening.ledger.close()
 
 
-def _known(known: dict[Path, _Opening[Opened]], path: Path) -> Opened | None:
-    opening = known.get(path)
+def _address(folder: Path) -> StoreAddress:
+    return StoreAddress("file", "", str(folder.absolute()))
+
+
+def _known(known: dict[Path, _Opening[Opened]], folder: Path) -> Opened | None:
+    opening = known.get(folder)
     if opening is None or opening.process != os.getpid():
         return None
     with suppress(FileNotFoundError):
-        if path.stat().st_ino == opening.file:
+        if ledger_path(folder).stat().st_ino == opening.file:
             return opening.ledger
-    del known[path]
+    del known[folder]
     opening.ledger.close()
     return None
 
 
-def _opened(known: dict[Path, _Opening[Opened]], path: Path, begin: Callable[[Path], Opened]) -> Opened:
-    found = _known(known, path)
+def _opened(known: dict[Path, _Opening[Opened]], folder: Path, begin: Callable[[], Opened]) -> Opened:
+    found = _known(known, folder)
     if found is None:
-        found = begin(path)
-        known[path] = _Opening(found, os.getpid(), path.stat().st_ino)
+        found = begin()
+        known[folder] = _Opening(found, os.getpid(), ledger_path(folder).stat().st_ino)
     return found

@@ -151,11 +151,16 @@ _stages: OrderedDict[tuple[str, int], _KeptStage] = OrderedDict()
 
 
 def stage_for(context: TaskContextData) -> MapStage:
-    """The compiled stage of a program, kept in this worker from batch to batch and from sequence to sequence."""
+    """The compiled stage of a program, kept in this worker from batch to batch and from sequence to sequence.
+
+    Batches of a stream follow one another: the stage of an earlier version passes on what is the same.
+    """
     kept = _stages.get(context.key)
     if kept is None:
         program: StreamProgram = pickle.loads(context.program.value)
-        kept = _stages[context.key] = _KeptStage(MapStage(program))
+        before = next((key for key in reversed(_stages) if key[0] == context.key[0]), None)
+        stage = MapStage(program, None if before is None else _stages.pop(before).stage)
+        kept = _stages[context.key] = _KeptStage(stage)
         while len(_stages) > _KEPT_STAGES:
             _stages.popitem(last=False)
     _stages.move_to_end(context.key)

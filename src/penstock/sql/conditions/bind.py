@@ -184,6 +184,17 @@ class SelectionBinder:
         parsed.update(self._misread(parsed))
         return self._bound({name: self._tree(name, parts) for name, parts in parsed.items()})
 
+    def settled(self, host: ExpressionHost) -> bool:
+        """Binds from now on as what an earlier run bound is bound, with another host.
+
+        Returns:
+            False, and nothing changes, where that host's answers so far might have been others.
+        """
+        if not self.operands.moved(host):
+            return False
+        self._host, self._declaring = host, False
+        return True
+
     def _parse(self, clause: Clause) -> _Parsed:
         """The tree of a clause."""
         try:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
+import numpy as np
+import numpy.typing as npt
+
+from penstock.plan.picking import picked
 from penstock.plan.selection import Query, SelectionSet, Term
 from penstock.sql.conditions.bind import BoundSelections
 from penstock.sql.conditions.raising import renumbered
 
+Ints = npt.NDArray[np.int64]
 
-def merged(one: BoundSelections, other: BoundSelections, names: Sequence[str]) -> BoundSelections:
+
+def merged(one: BoundSelections, other: BoundSelections, queries: Ints, errors: Ints) -> BoundSelections:
     """Some queries of two results of one binder.
 
     Args:
         one, other: the results. Attributes of the first keep their numbers.
-        names: of the queries wanted, in order; where both have a name, the query is the second's.
+        queries: int64[], the queries wanted: numbers of the first's, then, numbered on, of the second's.
+        errors: likewise of error queries.
     """
     places = {place: number for number, place in enumerate(one.places)}
     attributes = list(one.selections.attributes)
@@ -25,14 +31,12 @@ def merged(one: BoundSelections, other: BoundSelections, names: Sequence[str]) -
             places[place] = len(attributes)
             attributes.append(attribute)
     order = {number: places[place] for number, place in enumerate(other.places)}
-    queries = _chosen(one.selections.queries, other.selections.queries, order, names)
-    own = {query.name for query in other.selections.queries}
-    errors = {query.name: query for query in one.error_queries if query.name not in own}
-    errors |= {query.name: _moved(query, order) for query in other.error_queries}
     return BoundSelections(
-        SelectionSet(tuple(attributes), queries),
+        SelectionSet(
+            tuple(attributes), _chosen(one.selections.queries, other.selections.queries, order, queries)
+        ),
         tuple({each.name: each for each in (*one.derived, *other.derived)}.values()),
-        tuple(errors[name] for name in names if name in errors),
+        _chosen(one.error_queries, other.error_queries, order, errors),
         other.warnings,
         tuple({each.name: each for each in (*one.columns, *other.columns)}.values()),
         tuple(places),
@@ -40,11 +44,9 @@ def merged(one: BoundSelections, other: BoundSelections, names: Sequence[str]) -
 
 
 def _chosen(
-    one: Sequence[Query], other: Sequence[Query], order: Mapping[int, int], names: Sequence[str]
+    one: Sequence[Query], other: Sequence[Query], order: Mapping[int, int], wanted: Ints
 ) -> tuple[Query, ...]:
-    known = dict(zip(map(attrgetter("name"), one), one, strict=True))
-    known.update((query.name, _moved(query, order)) for query in other)
-    return tuple(map(known.__getitem__, names))
+    return tuple(picked([*one, *(_moved(query, order) for query in other)], wanted))
 
 
 def _moved(query: Query, order: Mapping[int, int]) -> Query:

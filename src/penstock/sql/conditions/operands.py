@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.plan.expressions import ExpressionHost, Raised
 from penstock.sql.conditions.comparisons import is_comparable
 from penstock.sql.conditions.nodes import Condition, Operand, Predicate, operands, parts, predicates
@@ -72,7 +72,9 @@ class Operands:
             compared = Compared(quote(column.name), column.name, column.type, is_comparable(column.type))
             self._columns.setdefault(column.name.upper(), compared)
         self._expressions: dict[str, Compared] = {}
-        self._foreign: set[str] = set()
+        #: what the host said of string columns and of functions
+        self._plain: dict[str, bool] = {}
+        self._built_in: dict[str, bool] = {}
         self._constants: dict[str, Literal | None] = {}
         self._places: dict[str, tuple[Clause, int, int]] = {}
 
@@ -129,16 +131,28 @@ class Operands:
                             strings[column.expression] = None
         if self.host is None:
             return
-        plain = dict(zip(strings, self.host.plain(list(strings)) if strings else (), strict=True))
+        self._plain |= zip(strings, self.host.plain(list(strings)) if strings else (), strict=True)
         for name, column in self._columns.items():
-            if column.expression in plain:
-                self._columns[name] = replace(column, ordered=plain[column.expression])
-        own = self.host.built_in(list(functions)) if functions else ()
-        self._foreign = {name for name, is_own in zip(functions, own, strict=True) if not is_own}
+            if column.expression in strings:
+                self._columns[name] = replace(column, ordered=self._plain[column.expression])
+        self._built_in |= zip(
+            functions, self.host.built_in(list(functions)) if functions else (), strict=True
+        )
+
+    def moved(self, host: ExpressionHost) -> bool:
+        """Asks another host from now on; False, and nothing changes, where its answers so far might have been others."""
+        if self._expressions or self._constants:
+            return False
+        if self._plain and host.plain(list(self._plain)) != list(self._plain.values()):
+            return False
+        if self._built_in and host.built_in(list(self._built_in)) != list(self._built_in.values()):
+            return False
+        self.host = host
+        return True
 
     def is_built_in(self, function: str) -> bool:
         """Whether a function, its name in upper case, is Spark's own and works as it does by default."""
-        return function not in self._foreign
+        return self._built_in.get(function, True)
 
     def require_spark(self, clause: Clause, text: str, start: int, end: int) -> None:
         """Notes where an expression is used that Spark has to compute.
@@ -228,7 +242,7 @@ class Operands:
     def _unknown(self, clause: Clause, operand: Operand) -> UnknownNameError:
         return clause.error(
             UnknownNameError,
-            f"Column {operand.text} does not exist. Existing columns: {', '.join(self._names)}",
+            f"Column {operand.text} does not exist{meant(operand.text, self._names)} Existing columns: {', '.join(self._names)}",
             operand.start,
             operand.end,
         )

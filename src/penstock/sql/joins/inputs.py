@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.errors import UnknownNameError, UnsupportedError, meant
 from penstock.plan.expressions import CommonType, ExpressionHost, JoinHost, SourceColumn
 from penstock.plan.joins import JoinColumn
 from penstock.sql.joins.query import JoinQuery, JoinSource
@@ -77,8 +77,9 @@ def read_inputs(query: JoinQuery, relations: Mapping[str, Relation], host: JoinH
 def _input(number: int, source: JoinSource, relations: Mapping[str, Relation], host: JoinHost) -> Input:
     relation = relations.get(source.relation.upper())
     if relation is None:
-        known = ", ".join(each.name for each in relations.values()) or "none"
-        message = f"Stream or static table {source.relation} does not exist. Existing ones: {known}"
+        known = [each.name for each in relations.values()]
+        near = meant(source.relation, known)
+        message = f"Stream or static table {source.relation} does not exist{near} Existing ones: {', '.join(known) or 'none'}"
         raise source.clause.error(UnknownNameError, message, 0, len(source.clause.text))
     if relation.time is None and not relation.is_static:
         message = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.errors import UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.text.clauses import Clause
@@ -227,7 +227,8 @@ class Scope:
             message = f"No input or column has the name {first} here. Inputs and their columns: {names}"
             raise clause.error(UnknownNameError, message, start, end)
         existing = f": {', '.join(self._outputs)}" if self._outputs else f" of {names}"
-        message = f"Column {first} does not exist. Existing columns{existing}"
+        known = self._outputs or [column.name for columns in self.columns for column in columns]
+        message = f"Column {first} does not exist{meant(first, known)} Existing columns{existing}"
         raise clause.error(UnknownNameError, message, start, end)
 
     def _single(self, clause: Clause, found: Sequence[Column], start: int, end: int) -> Column:

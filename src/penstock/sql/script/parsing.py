@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -67,7 +67,11 @@ def split_statements(text: str) -> list[Sequence[Token]]:
     Raises:
         SqlError: it cannot be split into tokens, or a `;` is missing.
     """
-    return list(divided(text, tokenize(text)))
+
+    def refuse(error: SqlError) -> None:
+        raise error
+
+    return list(divided(text, tokenize(text), refuse))
 
 
 def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()) -> Statement:
@@ -75,8 +79,16 @@ def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[s
     return StatementParser(text, tokens, aggregates).parse()
 
 
-def divided(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The tokens of each statement of a text; raises as `split_statements`."""
+def divided(
+    text: str, tokens: Sequence[Token], missing: Callable[[SqlError], None]
+) -> Iterator[Sequence[Token]]:
+    """The tokens of each statement of a text.
+
+    Args:
+        text: the text.
+        tokens: its tokens.
+        missing: takes the mistake in where the `;` before a statement is missing; if it returns, the statement begins there.
+    """
     first = 0
     for position, token in enumerate(tokens):
         if token.token_type is TokenType.SEMICOLON:
@@ -84,7 +96,9 @@ def divided(text: str, tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
                 yield tokens[first:position]
             first = position + 1
         elif position > first and token.token_type in _FIRST and _begins(tokens[position : position + 4]):
-            raise SqlError("The ; before this statement is missing.", text, token.start, token.end + 1)
+            missing(SqlError("The ; before this statement is missing.", text, token.start, token.end + 1))
+            yield tokens[first:position]
+            first = position
     if first < len(tokens):
         yield tokens[first:]
 
@@ -128,7 +142,7 @@ class StatementParser:
             return InsertInto(self._declared_name(), *self._query())
         raise self._refuse()
 
-    def declare(self, name: str, names: dict[str, str]) -> None:
+    def declare(self, name: str, names: MutableMapping[str, str]) -> None:
         """Adds a name to those that exist."""
         if name.upper() in names:
             raise DuplicateNameError(

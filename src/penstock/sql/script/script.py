@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.shapes import PLAIN
+from penstock.sql.script.known_names import KnownNames
+from penstock.sql.script.mistakes import Mistakes, read_by
 from penstock.sql.script.parsing import StatementParser, divided
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import (
@@ -23,18 +25,25 @@ from penstock.sql.script.statements import (
     Statement,
     sources_of,
 )
-from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.query import SelectQuery
 
 #: a view whose text may have a known shape
+_NO_NAMES = KnownNames()
 _VIEW = re.compile(
     rf"\s*(?P<create>CREATE)\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
     re.ASCII | re.IGNORECASE,
 )
 
+#: words at the beginning of a statement, among which is the name that it declares
+_FIRST_WORDS = 6
+
 
 def parse_script(
-    text: str, known: Mapping[str, str] = MappingProxyType({}), aggregates: Collection[str] = ()
+    text: str,
+    known: KnownNames = _NO_NAMES,
+    aggregates: Collection[str] = (),
+    mistakes: Mistakes | None = None,
 ) -> Script:
     """Parses a script and checks that every name exists once, before its use.
 
@@ -42,56 +51,136 @@ def parse_script(
 
     Args:
         text: statements separated by `;`.
-        known: names that exist already, each with what has it: `table`, `stream` or `view`.
+        known: names that exist already.
         aggregates: names of the user's aggregates.
+        mistakes: takes the mistakes in, and what they leave undeclared; None: they are raised.
 
     Raises:
         DuplicateNameError: a name is taken.
         UnknownNameError: no such table or view.
         UnsupportedError: a statement or query Penstock does not run, or INSERT INTO what is no table.
         SqlError: anything else that is no such script. All with the place underlined.
+        MistakesError: several of these.
     """
-    names = {name.upper(): name for name in known}
-    kinds = {name.upper(): kind for name, kind in known.items()}
-    statements: list[Statement] = []
-    targets: dict[str, tuple[int, int]] = {}
-    has_rules = False
-    for parser, statement in _statements(text, aggregates):
+    names = _Names(text, known, Mistakes() if mistakes is None else mistakes)
+    for parser, statement in _statements(text, aggregates, names.mistakes):
+        names.take(parser, statement)
+    names.refuse_read_targets()
+    if mistakes is None:
+        names.mistakes.raise_any()
+    return Script(text, tuple(names.statements), frozenset(names.targets))
+
+
+class _Names:
+    """Takes the statements of a script in, one by one, and makes sure that every name exists once, before its use.
+
+    Args:
+        text: the script.
+        known: as of `parse_script`.
+        mistakes: takes the mistakes in.
+    """
+
+    def __init__(self, text: str, known: KnownNames, mistakes: Mistakes) -> None:
+        self.mistakes = mistakes
+        self.statements: list[Statement] = []
+        #: the tables of INSERT INTO, in upper case, each with the place of its name
+        self.targets: dict[str, tuple[int, int]] = {}
+        self._text = text
+        self._known = known
+        self._names = ChainMap[str, str]({}, known)  # type: ignore[arg-type]
+        #: views of the script, in upper case
+        self._views: set[str] = set()
+        #: whether files of rules may declare names
+        self._has_rules = False
+
+    def take(self, parser: StatementParser, statement: Statement | None) -> None:
+        """Takes a statement in; None: it has a mistake of its own."""
+        if statement is None:
+            self._pass_over(parser)
+            return
+        declared = [statement.name] if isinstance(statement, CreateTable | CreateView) else []
+        if isinstance(statement, InsertInto) and self._kind(statement.table) == "table":
+            self.targets[statement.table.upper()] = parser.name_place
+        # what files of rules declare is known once they are read
+        follows = self.mistakes.follow(_needed_by(statement), self._names)
+        if isinstance(statement, CreateViews):
+            self._has_rules = True
+            self.mistakes.hides_any |= follows
+        if follows:
+            self.mistakes.refuse(*declared)
+            return
+        with self.mistakes.collected(*declared):
+            self._check(parser, statement)
+            self.statements.append(statement)
+
+    def refuse_read_targets(self) -> None:
+        """Refuses INSERT INTO a table that the script also reads."""
+        read = {source.upper(): source for each in self.statements for source in _read_by(each)}
+        for target, place in self.targets.items():
+            if target in read:
+                message = (
+                    f"INSERT INTO cannot write to {read[target]}, because the script reads it as a stream. Declare another "
+                    "table USING kafka or console."
+                )
+                self.mistakes.add(UnsupportedError(message, self._text, *place), target)
+
+    def _pass_over(self, parser: StatementParser) -> None:
+        """Notes what a statement with a mistake would have declared, as far as its first words tell."""
+        words = [token.text.upper() for token in parser.tokens[:2]]
+        named = [name for token in parser.tokens[:_FIRST_WORDS] if (name := name_of(token)) is not None]
+        self.mistakes.refuse(*(name for name in named if name.upper() not in self._names))
+        if words == ["INSERT", "INTO"]:
+            begin, end = parser.name_place
+            self.targets[self._text[begin:end].strip("`").upper()] = parser.name_place
+        if words == ["CREATE", "VIEWS"]:
+            self.mistakes.hides_any = True
+
+    def _check(self, parser: StatementParser, statement: Statement) -> None:
+        names = self._names
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
         elif isinstance(statement, CreateViews):
             if statement.stream is not None and statement.stream.upper() not in names:
+                self.mistakes.hides_any = True
                 raise UnknownNameError(_missing(statement.stream, names), *statement.at("on"))
-            has_rules = True
         else:
             for source, clause in sources_of(statement.query):
-                # what files of rules declare is known once they are read
-                if source.upper() not in names and not has_rules:
+                if source.upper() not in names and not self._has_rules:
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
                 parser.declare(statement.name, names)
-                kinds[statement.name.upper()] = "view"
-            elif statement.table.upper() not in names:
-                sinks = [
-                    each.name for each in statements if isinstance(each, CreateTable) and each.source in SINKS
-                ]
-                message = (
-                    f"Table {statement.table} does not exist. INSERT INTO needs a table USING kafka or console; "
-                    f"existing ones: {', '.join(sinks) or 'none'}."
-                )
-                raise UnknownNameError(message, text, *parser.name_place)
-            elif (kind := kinds.get(statement.table.upper(), "table")) != "table":
-                told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
-                raise UnsupportedError(told, text, *parser.name_place)
+                self._views.add(statement.name.upper())
             else:
-                targets[statement.table.upper()] = parser.name_place
-        statements.append(statement)
-    _refuse_read_targets(text, statements, targets)
-    return Script(text, tuple(statements))
+                self._check_target(parser, statement)
+
+    def _check_target(self, parser: StatementParser, statement: InsertInto) -> None:
+        if statement.table.upper() not in self._names:
+            sinks = [
+                each.name
+                for each in self.statements
+                if isinstance(each, CreateTable) and each.source in SINKS
+            ]
+            message = (
+                f"Table {statement.table} does not exist. INSERT INTO needs a table USING kafka or console; "
+                f"existing ones: {', '.join(sinks) or 'none'}."
+            )
+            raise UnknownNameError(message, self._text, *parser.name_place)
+        if (kind := self._kind(statement.table)) != "table":
+            told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
+            raise UnsupportedError(told, self._text, *parser.name_place)
+
+    def _kind(self, name: str) -> str:
+        """What has a name: a table, a stream or a view."""
+        return "view" if name.upper() in self._views else self._known.kind(name.upper()) or "table"
 
 
-def _statements(text: str, aggregates: Collection[str]) -> Iterator[tuple[StatementParser, Statement]]:
-    """The statements of a script, each with its parser; views of a shape that is known need none of their tokens."""
+def _statements(
+    text: str, aggregates: Collection[str], mistakes: Mistakes
+) -> Iterator[tuple[StatementParser, Statement | None]]:
+    """The statements of a script, each with its parser; views of a shape that is known need none of their tokens.
+
+    None stands for a statement with a mistake. Where the text cannot be split into tokens, nothing follows.
+    """
     shapes = SelectionShapes()
     position = 0
     while position < len(text):
@@ -104,10 +193,16 @@ def _statements(text: str, aggregates: Collection[str]) -> Iterator[tuple[Statem
             )
             position = view.end()
             continue
-        end, tokens = _next_statements(text, position)
-        for part in divided(text, tokens):
+        try:
+            end, tokens = _next_statements(text, position)
+        except SqlError as error:
+            mistakes.add(error)
+            return
+        for part in divided(text, tokens, mistakes.add):
             parser = StatementParser(text, part, aggregates)
-            statement = parser.parse()
+            statement: Statement | None = None
+            with mistakes.collected():
+                statement = parser.parse()
             if (
                 view is not None
                 and isinstance(statement, CreateView)
@@ -136,29 +231,21 @@ def _shifted(tokens: Sequence[Token], by: int) -> Sequence[Token]:
     return tokens
 
 
-def _refuse_read_targets(
-    text: str, statements: Sequence[Statement], targets: Mapping[str, tuple[int, int]]
-) -> None:
-    """Refuses INSERT INTO a table that the script also reads."""
-    for statement in statements:
-        if isinstance(statement, CreateTable):
-            continue
-        for source in _read_by(statement):
-            if source.upper() in targets:
-                message = (
-                    f"INSERT INTO cannot write to {source}, because the script reads it as a stream. Declare another table "
-                    "USING kafka or console."
-                )
-                raise UnsupportedError(message, text, *targets[source.upper()])
-
-
-def _read_by(statement: CreateView | CreateViews | InsertInto) -> Iterator[str]:
+def _read_by(statement: Statement) -> Iterator[str]:
     """The names of what a statement reads."""
     if isinstance(statement, CreateViews):
         yield from () if statement.stream is None else (statement.stream,)
-    else:
-        yield from (source for source, _ in sources_of(statement.query))
+    elif not isinstance(statement, CreateTable):
+        yield from read_by(statement.query)
 
 
-def _missing(name: str, names: dict[str, str]) -> str:
-    return f"Table or view {name} does not exist. Existing ones: {', '.join(names.values()) or 'none'}"
+def _needed_by(statement: Statement) -> Iterator[str]:
+    """The names of what a statement reads and writes to."""
+    yield from _read_by(statement)
+    if isinstance(statement, InsertInto):
+        yield statement.table
+
+
+def _missing(name: str, names: Mapping[str, str]) -> str:
+    near = meant(name, names.values())
+    return f"Table or view {name} does not exist{near} Existing ones: {', '.join(names.values()) or 'none'}"

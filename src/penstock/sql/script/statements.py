@@ -135,10 +135,17 @@ Statement = CreateTable | CreateView | CreateViews | InsertInto
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script's text and its statements in order."""
+    """A script's text and its statements in order.
+
+    Attributes:
+        text: the text.
+        statements: those without a mistake.
+        targets: the tables that INSERT INTO names, with and without mistakes, in upper case.
+    """
 
     text: str
     statements: tuple[Statement, ...]
+    targets: frozenset[str] = frozenset()
 
     @property
     def tables(self) -> tuple[CreateTable, ...]:

@@ -13,7 +13,7 @@ from typing import overload
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.text.clauses import Clause
@@ -162,8 +162,9 @@ class _Names:
                 written = output.expression if output.is_name else f"({output.expression})"
                 places.append((start, end, written))
             elif not self._is_open:
-                known = ", ".join(item.name or "" for item in self._outputs.values())
-                message = f"Column {name.name} does not exist. Existing columns: {known}"
+                known = [item.name or "" for item in self._outputs.values()]
+                near = meant(name.name, known)
+                message = f"Column {name.name} does not exist{near} Existing columns: {', '.join(known)}"
                 raise clause.error(UnknownNameError, message, start, end)
         text = clause.text
         for start, end, expression in sorted(places, reverse=True):

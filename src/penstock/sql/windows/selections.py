@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.errors import UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import tokenize
@@ -84,7 +84,10 @@ class Over:
             if found is not None:
                 text = text[:start] + found + text[column.end :]
             elif column.name.upper() not in BARE_FUNCTIONS:
-                message = f"Column {column.name} does not exist. Existing columns: {self._existing or 'none'}"
+                near = meant(column.name, self._names.values())
+                message = (
+                    f"Column {column.name} does not exist{near} Existing columns: {self._existing or 'none'}"
+                )
                 if self._unnamed:
                     message += f". {self._unnamed[0]} has no name: add AS name"
                 raise clause.error(UnknownNameError, message, start, column.end)

@@ -3,18 +3,31 @@
 /** An answer that is not one: its sentence can be shown to the reader. */
 export class Refused extends Error {}
 
-/** Ask for an answer; `query` leaves out what is empty. */
+let page = new AbortController();
+
+/** End all questions of the page that the reader leaves; the server stops working on them. */
+export function leave() {
+  page.abort();
+  page = new AbortController();
+}
+
+/** Ask for an answer; `query` leaves out what is empty. After `leave` no answer arrives. */
 export async function ask(path, query = {}, headers = {}) {
+  const { signal } = page;
   let response;
   try {
-    response = await fetch(address(path, query), { headers: { Accept: "application/json", ...headers } });
+    response = await fetch(address(path, query), { signal, headers: { Accept: "application/json", ...headers } });
   } catch {
+    if (signal.aborted) return never();
     throw new Refused("The server does not answer. Is `penstock page` still running?");
   }
   const answer = await response.json().catch(() => ({}));
+  if (signal.aborted) return never();
   if (!response.ok) throw new Refused(answer.error ?? `The server answered with status ${response.status}.`);
   return answer;
 }
+
+const never = () => new Promise(() => {});
 
 export function address(path, query = {}) {
   const kept = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");

@@ -17,10 +17,23 @@ export function short(value) {
   return size >= 100 ? whole.format(value) : fine.format(value);
 }
 
+//: significant digits of numbers that are compared
+const FEWEST = 4, MOST = 10;
+
+/** Format a number that stands beside others: with as many digits as tell it from those that differ. */
+export function apart(value, ...others) {
+  if (!known(value)) return NONE;
+  const shown = (digits) => (figure) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: digits }).format(figure);
+  let digits = FEWEST;
+  while (digits < MOST && others.some((other) => other !== value && shown(digits)(other) === shown(digits)(value))) digits += 1;
+  return shown(digits)(value);
+}
+
 /** Format a length of time given in seconds: 35 ms; 2.4 s; 3 min 20 s; 5 h; 12 days. */
 export function length(seconds) {
   if (!known(seconds)) return NONE;
-  const size = Math.abs(seconds);
+  if (seconds < 0) return `-${length(-seconds)}`;
+  const size = seconds;
   if (size === 0) return "0 s";
   if (size < 1e-6) return `${fine.format(seconds * 1e9)} ns`;
   if (size < 1e-3) return `${fine.format(seconds * 1e6)} µs`;

@@ -1,5 +1,5 @@
 // Opens the page that the address names, and renders it anew when the run changes.
-import { live } from "./api.js";
+import { leave, live } from "./api.js";
 import { render } from "./dom.js";
 import { failure, skeleton } from "./components/states.js";
 import { find } from "./routes.js";
@@ -13,6 +13,7 @@ history.scrollRestoration = "manual";
 
 /** Open the page of the current address. */
 async function open({ scroll = 0, focus = true } = {}) {
+  leave();
   const { page, name } = find(location.pathname);
   const opened = { page, name, version: live.overview?.version, data: null, error: null, isLoading: false, isStale: false, isShown: false };
   view = opened;

@@ -55,7 +55,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
-from penstock.spark.storage.joins import RegisteredJoin
+from penstock.spark.storage.joins import RegisteredJoin, join_lane
 
 _log = logging.getLogger(__name__)
 #: fields of a change of order that its event has otherwise
@@ -298,6 +298,11 @@ class JoinLane(CutLane):
         """Its cuts; what is measured of them is told there too."""
         super().recount(status)
         self._book = status.book
+
+    @property
+    def before(self) -> Sequence[str]:
+        """Likewise."""
+        return [join_lane(number) for number in self._registered.before]
 
     def status(self) -> dict[str, Any]:
         """The view, its newest cut, how many entries of each log are in none yet, joined rows a second, static tables that

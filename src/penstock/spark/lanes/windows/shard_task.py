@@ -127,7 +127,8 @@ _shards: dict[tuple[str, str, int], tuple[_Stored, Shard]] = {}
 
 @lru_cache(maxsize=16)
 def _program(context: KeyedContext, version: int) -> KeyedProgram:
-    program = stored_program(context.layout, context.stream, version)
+    with context.layout.ledger.read_briefly():
+        program = stored_program(context.layout, context.stream, version)
     if program is None:
         raise CheckpointError(
             f"stream {context.stream}: the window views of plan version {version} are missing in "
@@ -138,7 +139,8 @@ def _program(context: KeyedContext, version: int) -> KeyedProgram:
 
 @lru_cache(maxsize=256)
 def _views(context: KeyedContext, operator: int) -> dict[str, BoundWindow]:
-    return stored_views(context.layout, context.stream, operator)
+    with context.layout.ledger.read_briefly():
+        return stored_views(context.layout, context.stream, operator)
 
 
 class ShardTask:

@@ -1,7 +1,7 @@
 // Lines over time, drawn by uPlot; each chart has a text alternative, a large one its figures as a table too.
 import uPlot from "../../vendor/uplot/uPlot.esm.js";
 import { h } from "../dom.js";
-import { clock, length, short, utc } from "../format.js";
+import { apart, clock, length, short, utc } from "../format.js";
 
 const probe = document.createElement("i");
 
@@ -76,14 +76,28 @@ function options(series, format, isEventTime, height) {
     ...(isEventTime ? { tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC") } : {}),
     axes: [
       { ...axis, grid: { show: false }, space: 96, size: 40, values: TIMES },
-      { ...axis, grid: { stroke: () => ink("--line"), width: 1 }, size: widest, values: (_, ticks) => ticks.map((tick) => format(tick)), ...(format === length ? { incrs: LENGTHS } : {}) },
+      { ...axis, grid: { stroke: () => ink("--line"), width: 1 }, size: widest, values: (_, ticks) => texts(ticks, format), ...(format === length ? { incrs: LENGTHS } : {}) },
     ],
-    scales: { y: { range: (_, low, high) => (low === null ? [0, 1] : uPlot.rangeNum(low === high ? Math.min(0, low) : low, low === high ? Math.max(1, high) : high, 0.1, true)) } },
+    scales: { y: { range: (_, low, high) => range(low, high) } },
     series: [{}, ...series.map((each) => ({
       label: each.label, stroke: () => ink(each.tone), width: each.points ? 0 : each.width ?? 2, spanGaps: true,
       points: each.points ? { show: true, size: 7, width: 1.5, stroke: () => ink(each.tone), fill: () => ink("--surface") } : { show: each.width !== 0 && each.values.length === 1 },
     }))],
   };
+}
+
+/** The ends of an axis: below zero only where a value is. */
+export function range(low, high) {
+  if (low === null) return [0, 1];
+  const [least, most] = low === high ? [Math.min(0, low), Math.max(1, high)] : [low, high];
+  const [begin, end] = uPlot.rangeNum(least, most, 0.1, true);
+  return [low < 0 ? begin : Math.max(0, begin), end];
+}
+
+/** The texts of an axis: numbers that lie close together have more digits. */
+function texts(ticks, format) {
+  const found = ticks.map((tick) => format(tick));
+  return format === short && new Set(found).size < found.length ? ticks.map((tick) => apart(tick, ...ticks)) : found;
 }
 
 //: steps of an axis of lengths of time, seconds

@@ -16,3 +16,6 @@ export const facts = (pairs, kind = "") =>
 
 export const crumbs = (section, label) =>
   h("nav", { class: "crumbs", "aria-label": "Above this page" }, h("a", { href: `/${section}` }, `← ${label}`));
+
+/** Make a word with what it means as its title. */
+export const term = (label, about) => (about ? h("abbr", { title: about }, label) : label);

@@ -1,17 +1,18 @@
 // A table that becomes a list of cards on narrow screens.
 import { h } from "../dom.js";
 import { span } from "../format.js";
+import { term } from "./section.js";
 
 const decimals = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6, useGrouping: false });
 
 /**
  * Make a table.
- * all: columns, {label, cell: (row) => node or text, kind: "number" | "text" | "wide" | undefined, isVoid: (row) => boolean};
+ * all: columns, {label, about: what the label means, cell: (row) => node or text, kind: "number" | "text" | "wide" | undefined, isVoid: (row) => boolean};
  * the first column names the row; a column that is void in all rows is left out. key: (row) => text, which rows keep their element by.
  */
 export function table(caption, all, rows, key) {
   const columns = all.filter(({ isVoid }) => !isVoid || !rows.every(isVoid));
-  const head = columns.map(({ label, kind }) => h("th", { scope: "col", role: "columnheader", class: kind }, label));
+  const head = columns.map(({ label, about, kind }) => h("th", { scope: "col", role: "columnheader", class: kind }, term(label, about)));
   return h("table", { class: "table cards", role: "table" },
     h("caption", { class: "hidden-text" }, caption),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),

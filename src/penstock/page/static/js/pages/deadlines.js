@@ -7,6 +7,8 @@ import { choice } from "../components/fields.js";
 import { block, card, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
+import { TERMS } from "../glossary.js";
+import { standing, tone } from "./promises.js";
 import { OUTCOMES, costs, legend, mark, timeline } from "./timeline.js";
 
 const MOST = 50;
@@ -37,22 +39,23 @@ export const view = ({ views, windows }, { query, now, choose }) => {
 
 function burden(views) {
   const asks = views.reduce((total, each) => total + (each.asks ?? 0), 0);
-  const isOver = views.some((each) => each.overloaded);
-  if (!asks && !isOver) return null;
-  return h("p", { class: isOver ? "note warn" : "note fine" },
-    isOver ? "The views ask for more than the processors bear: Penstock gives up windows, within what LOSS allows. " : "No view is overloaded. ",
-    asks ? `All of them in time would take ${counted(asks, "processor")}.` : null);
+  const overloaded = views.filter((each) => each.overloaded).length;
+  const broken = views.reduce((total, each) => total + each.broken, 0);
+  if (!asks && !overloaded && !broken) return null;
+  return h("p", { class: tone({ overloaded, broken }) }, standing({ overloaded, broken }),
+    asks ? ` All windows in time would take ${counted(asks, "processor")}.` : null);
 }
 
 const VIEWS = [
   { label: "view", cell: (each) => h("a", { class: "clip", href: named("/queries", each.name), title: each.name }, each.name) },
   { label: "load", cell: (each) => (each.overloaded ? badge("overloaded", "bad") : badge("bearable", "good")), isVoid: (each) => !each.overloaded },
+  { label: "LOSS promise", cell: (each) => (each.broken ? badge("broken", "bad") : badge("kept", "good")), isVoid: (each) => !each.loss },
   { label: "deadline", kind: "number", cell: (each) => length(each.deadline) },
   { label: "loss allowed", cell: (each) => (each.loss ? `${each.loss[0]} of ${each.loss[1]} in a row` : "–") },
   { label: "in time", kind: "number", cell: (each) => percent(each.in_time) },
   { label: "outcomes", kind: "wide", cell: (each) => shares(each) },
-  { label: "rho", kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
-  { label: "may still lose", kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
+  { label: "rho", about: TERMS.rho, kind: "number", cell: (each) => number(each.rho), isVoid: (each) => each.rho === null },
+  { label: "may still lose", about: TERMS.allowance, kind: "number", cell: (each) => number(each.allowance), isVoid: (each) => each.allowance === null },
   { label: "asks of a processor", kind: "number", cell: (each) => percent(each.asks), isVoid: (each) => each.asks === null },
 ];
 

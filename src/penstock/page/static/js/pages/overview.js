@@ -7,7 +7,9 @@ import { spark } from "../components/chart.js";
 import { block, card, facts, flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
-import { sentence } from "./sentence.js";
+import { TERMS } from "../glossary.js";
+import { standing, tone } from "./promises.js";
+import { isBeginning, sentence } from "./sentence.js";
 
 //: streams and lanes on one screen
 const MOST = 40;
@@ -19,9 +21,10 @@ export const load = ({ overview }) => overview ?? ask("/api/overview");
 export const view = (overview, { now }) => [
   heading(sentence(overview), runLine(overview.run, now)),
   problems(overview),
+  overview.deadlines.views ? h("p", { class: tone(overview.deadlines) }, h("a", { href: "/deadlines" }, "Deadlines"), `: ${standing(overview.deadlines)}`) : null,
   card(facts(totals(overview), "large")),
   block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
-  block("Lanes", "Workers beside the streams: they answer windows, joins and deadlines.", flush(lanes(overview.lanes, overview.run))),
+  block("Lanes", `${TERMS.lane}. A cut: ${TERMS.cut.toLowerCase()}.`, flush(lanes(overview))),
   block("What happened", null, flush(news(overview.news, now))),
 ];
 
@@ -56,26 +59,29 @@ function streams(found) {
 const STREAMS = [
   { label: "stream", cell: (stream) => [h("span", { class: "clip", title: stream.name }, stream.name), stream.place ? h("span", { class: "under clip", title: stream.place }, stream.place) : null] },
   { label: "state", cell: (stream) => badge(stream.state) },
-  { label: "rate", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
-  { label: "tuples", kind: "number", cell: (stream) => number(stream.tuples) },
-  { label: "seconds a batch", cell: (stream) => h("span", { class: "trend" }, spark("Seconds of a batch", stream.history.at, stream.history.seconds, length), h("span", null, number(latest(stream.history.seconds), length))) },
-  { label: "lag", kind: "number", cell: (stream) => number(stream.lag, length), isVoid: (stream) => stream.lag === null },
-  { label: "backlog", kind: "number", cell: (stream) => stream.backlog ?? "–", isVoid: (stream) => stream.backlog === null },
+  { label: "arrives", kind: "number", about: "Tuples that arrive in a second: those of the last minute, and what the backlog grew by. Unknown where the source does not count tuples.", cell: (stream) => number(stream.arrives, rate), isVoid: (stream) => stream.arrives === null },
+  { label: "answers", about: "Tuples that Penstock answers in a second of work. Above the rate of arrival, Penstock keeps up.", cell: (stream) => h("span", { class: "trend" }, spark("Rate", stream.history.at, stream.history.rate, rate), h("span", null, number(stream.rate, rate))) },
+  { label: "answered", kind: "number", about: "Tuples answered in a second of the run's last minute, pauses between batches included.", cell: (stream) => number(stream.answered, rate), isVoid: (stream) => stream.answered === null || stream.arrives !== null },
+  { label: "backlog", kind: "number", about: TERMS.backlog, cell: (stream) => stream.backlog ?? "–", isVoid: (stream) => stream.backlog === null },
+  { label: "lag", kind: "number", about: "How long the oldest unanswered tuple waits, or what the newest batch took.", cell: (stream) => number(stream.lag, length), isVoid: (stream) => stream.lag === null },
+  { label: "quarantine", kind: "number", about: TERMS.quarantine, cell: (stream) => (stream.quarantined ? h("a", { href: named("/quarantine", stream.name) }, number(stream.quarantined)) : "0") },
+  { label: "errors", kind: "number", cell: (stream) => h("span", { class: stream.errors ? "tone-bad" : null }, number(stream.errors)) },
+  { label: "tuples", kind: "number", about: TERMS.tuple, cell: (stream) => number(stream.tuples) },
+  { label: "a batch takes", kind: "number", about: TERMS.batch, cell: (stream) => number(latest(stream.history.seconds), length) },
   { label: "newest event, UTC", kind: "number", cell: (stream) => event(stream.newest_event) },
-  { label: "quarantine", kind: "number", cell: (stream) => (stream.quarantined ? h("a", { href: named("/quarantine", stream.name) }, number(stream.quarantined)) : "0"), isVoid: (stream) => !stream.quarantined },
-  { label: "errors", kind: "number", cell: (stream) => h("span", { class: stream.errors ? "tone-bad" : null }, number(stream.errors)), isVoid: (stream) => !stream.errors },
 ];
 
-function lanes(found, run) {
-  if (!found.length && run.state === "starting") return empty("No lanes yet", "Penstock lists the lanes when the run has started.");
-  if (!found.length) return empty("No lanes", "A view with windows, a join or a deadline runs in a lane of its own. This run has selections alone.");
+function lanes(overview) {
+  const found = overview.lanes;
+  if (!found.length && isBeginning(overview)) return empty("No lanes yet", "The run is starting. Penstock lists the lanes of windows, joins and deadlines when it has started them.");
+  if (!found.length) return empty("No lanes", "A view with windows, a join or a deadline runs in a lane of its own. This run has rules alone.");
   return [table("Lanes", LANES, found.slice(0, MOST), (lane) => lane.name), more(found.length, "lanes")];
 }
 
 const LANES = [
-  { label: "lane", cell: (lane) => [h("span", { class: "clip", title: lane.name }, lane.name), lane.trouble ? h("span", { class: "under tone-bad" }, lane.trouble) : h("span", { class: "under" }, lane.kind)] },
+  { label: "lane", about: TERMS.lane, cell: (lane) => [h("span", { class: "clip", title: lane.name }, lane.name), lane.trouble ? h("span", { class: "under tone-bad" }, lane.trouble) : h("span", { class: "under" }, lane.kind)] },
   { label: "state", cell: (lane) => badge(lane.state) },
-  { label: "seconds a cut", cell: (lane) => h("span", { class: "trend" }, spark("Seconds of a cut", lane.history.at, lane.history.seconds, length), h("span", null, number(latest(lane.history.seconds), length))) },
+  { label: "seconds a cut", about: TERMS.cut, cell: (lane) => h("span", { class: "trend" }, spark("Seconds of a cut", lane.history.at, lane.history.seconds, length), h("span", null, number(latest(lane.history.seconds), length))) },
   { label: "behind", kind: "number", cell: (lane) => number(lane.behind, length), isVoid: (lane) => lane.behind === null },
   { label: "rows", kind: "number", cell: (lane) => number(lane.rows) },
   { label: "views", kind: "wide", cell: (lane) => h("span", { class: "names" }, lane.views.slice(0, 4).map((name) => h("a", { class: "clip", href: named("/queries", name), title: name }, name)), lane.views.length > 4 ? h("span", { class: "muted" }, `and ${lane.views.length - 4} more`) : null) },
@@ -86,5 +92,5 @@ const latest = (values) => values.at(-1) ?? null;
 
 const news = (found, now) =>
   found.length
-    ? h("ol", { class: "news" }, found.map((each) => h("li", null, h("span", { class: "when" }, since(each.at, now)), h("span", null, each.text))))
+    ? h("ol", { class: "news" }, found.map((each) => h("li", null, h("span", { class: "when" }, since(each.at, now)), h("span", null, each.text, each.count > 1 ? h("strong", null, ` ${each.count.toLocaleString("en-US")} times, this one last`) : null))))
     : empty("Nothing happened yet", "Starts, changed plans, refused views and failures appear here.");

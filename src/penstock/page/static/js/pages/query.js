@@ -41,7 +41,7 @@ export const view = ({ found, rows }, { now }) => [
   ])),
   block("Text", null, sql(found.text)),
   found.clause.length ? block("Parts of the clause", "A tuple matches if all of them are true.", card(clause(found.clause), found.clause.length > 1 && found.kind === "selection" && !found.dropped ? shares(found) : null)) : null,
-  block("Rows over time", null, card(history(found.history))),
+  over(found.history),
   block("Newest rows", null, flush(newest(found, rows))),
   found.dropped ? null : [
     block("Why does a tuple not match?", "Spark judges each part of the conditions for one tuple.", card(why(found, rows))),
@@ -55,6 +55,11 @@ const other = (found) =>
     : null;
 
 const clause = (parts) => h("ol", { class: "parts" }, parts.map((text) => h("li", null, h("code", null, text))));
+
+const over = (found) =>
+  found.of === null || found.at.length < 2
+    ? block("Rows over time", null, card(history(found)))
+    : block(`Matches of all rules of ${found.of} over time`, "Events count the matches of all rules together. The line of one rule begins when somebody opens the page of a live run.", card(history(found)));
 
 function history({ at, rows }) {
   if (at.length < 2) return empty("No history yet", "The line appears when the view has published rows in two batches.");

@@ -5,10 +5,11 @@ import { event, length, number, percent, short, span } from "../format.js";
 import { badge } from "../components/badge.js";
 import { chart } from "../components/chart.js";
 import { choice } from "../components/fields.js";
-import { block, card, crumbs, facts, flush, heading } from "../components/section.js";
+import { block, card, crumbs, facts, flush, heading, term } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { table } from "../components/table.js";
-import { asked, kept, margin, size } from "./promises.js";
+import { TERMS } from "../glossary.js";
+import { asked, found, kept, margin, size } from "./promises.js";
 
 //: windows in the table, newest first
 const MOST = 60;
@@ -47,14 +48,16 @@ const timed = (view) => [
 ];
 
 const promised = (view) => [
-  ["promise", asked(view.bound) ?? "no bound"],
-  view.within === null ? null : ["within the bound so far", [percent(view.within), " ", kept(view)]],
-  ["slack, the wait for late tuples", number(view.slack, length)],
-  view.horizon === null ? null : ["horizon, after which a window is final", number(view.horizon, length)],
-  view.coverage === null ? null : ["coverage expected of early answers", percent(view.coverage)],
-  ["early answers", number(view.early)],
-  ["corrected", number(view.corrected)],
-  ["final", number(view.final)],
+  [term("promise", TERMS.promise), asked(view.bound) ?? "no bound"],
+  view.kept === null ? null : ["within the bound so far", [view.within === null ? null : `${percent(view.within)} `, kept(view), view.judged === null ? null : h("span", { class: "under" }, found(view.judged))]],
+  [term("newest slack", TERMS.slack), number(view.slack, length)],
+  view.horizon === null ? null : [term("horizon", TERMS.horizon), number(view.horizon, length)],
+  view.coverage === null ? null : [term("coverage expected of early answers", TERMS.coverage), percent(view.coverage)],
+  [term("windows early", TERMS.early), number(view.early)],
+  [term("windows corrected", TERMS.corrected), number(view.corrected + view.final_corrected)],
+  [term("windows final", TERMS.final), number(view.final)],
+  ["rows, one for each window and key", number(view.rows)],
+  view.judged === null ? null : ["of these corrected", number(view.judged.corrected)],
   ["oldest open window, UTC", event(view.oldest_open)],
 ];
 

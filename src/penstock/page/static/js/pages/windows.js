@@ -1,14 +1,14 @@
 // All views with windows: what they promise, whether they keep it, how long they wait.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
-import { event, length, number, percent } from "../format.js";
+import { event, length, number, percent, short } from "../format.js";
 import { badge } from "../components/badge.js";
-import { spark } from "../components/chart.js";
 import { choice, search } from "../components/fields.js";
 import { flush, heading } from "../components/section.js";
 import { empty } from "../components/states.js";
 import { pager, table } from "../components/table.js";
-import { asked, kept } from "./promises.js";
+import { TERMS } from "../glossary.js";
+import { asked, found, kept } from "./promises.js";
 
 const LIMIT = 25;
 const ORDERS = { name: (a, b) => a.name.localeCompare(b.name), within: by((each) => each.within, 1), slack: by((each) => each.slack, -1), corrected: by((each) => each.corrected, -1) };
@@ -39,17 +39,22 @@ const isTimed = (each) => each.kind === "deadline";
 const COLUMNS = [
   { label: "view", cell: (each) => [h("a", { class: "clip", href: named("/windows", each.name), title: each.name }, each.name), h("span", { class: "under" }, each.stream)] },
   { label: "state", cell: (each) => badge(each.state) },
-    { label: "promise", kind: "wide", cell: (each) => promise(each), isVoid: (each) => !each.bound },
-  { label: "slack", cell: (each) => h("span", { class: "trend" }, spark("Slack", each.history.at, each.history.slack, length), h("span", null, number(each.slack, length))), isVoid: (each) => each.slack === null },
-  { label: "rows", kind: "number", cell: (each) => number(each.rows) },
-  { label: "early", kind: "number", cell: (each) => number(each.early), isVoid: isTimed },
-  { label: "corrected", kind: "number", cell: (each) => number(each.corrected), isVoid: isTimed },
-  { label: "final", kind: "number", cell: (each) => number(each.final), isVoid: isTimed },
-  { label: "answered up to, UTC", kind: "number", cell: (each) => event(each.reached), isVoid: (each) => each.reached === null },
+  { label: "promise", kind: "wide", about: TERMS.promise, cell: (each) => promise(each), isVoid: (each) => !each.bound },
+  { label: "answered up to, UTC", kind: "number", about: "The newest window that has an answer begins at most then.", cell: (each) => event(each.reached), isVoid: (each) => each.reached === null },
+  { label: "newest slack", about: TERMS.slack, kind: "number", cell: (each) => number(each.slack, length), isVoid: (each) => each.slack === null },
+  { label: "rows", kind: "number", about: "One for each window and key", cell: (each) => number(each.rows) },
+  { label: "windows", about: `Early: ${TERMS.early}. Corrected: ${TERMS.corrected}. Final: ${TERMS.final}.`, cell: (each) => counts(each), isVoid: isTimed },
 ];
 
+/** How many windows were answered early, corrected (before they were final, and after) and final. */
+const counts = (each) =>
+  [["early", each.early], ["corrected", each.corrected + each.final_corrected], ["final", each.final]].map(([what, count]) =>
+    h("span", { class: "under count" }, `${short(count)} ${what}`));
+
 const promise = (each) =>
-  each.bound ? [each.within === null ? null : [h("span", null, `${percent(each.within)} so far `), kept(each)], h("span", { class: "under" }, "asked for: ", asked(each.bound))] : "no bound";
+  each.bound
+    ? [each.judged === null ? null : h("span", null, `${percent(each.within)} `), kept(each), each.judged === null ? null : h("span", { class: "under" }, found(each.judged)), h("span", { class: "under" }, "asked for: ", asked(each.bound))]
+    : "no bound";
 
 function by(figure, direction) {
   const known = (each) => figure(each) ?? Infinity * direction;

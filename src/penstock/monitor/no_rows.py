@@ -1,0 +1,87 @@
+"""Why a view has no rows: no run has started, its first batch is running, or no tuple matched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.monitor.book import Document
+from penstock.monitor.details import not_joined
+from penstock.monitor.figures import counted, roughly, view_words
+from penstock.monitor.lost import nothing_read
+
+#: the number of the last batch before the first
+_NO_BATCH = -1
+_LIVE = ("running", "starting")
+
+
+def no_rows_words(document: Document, view: str, entry: Mapping[str, Any]) -> str:
+    """Format why a view has no rows.
+
+    Args:
+        document: see `folder_status`.
+        view: the view's name.
+        entry: its entry in the catalog.
+    """
+    return f"{view_words(view)}: no rows. {_reason(document, view, entry)}"
+
+
+def no_views_words(document: Document) -> str:
+    """Format why a folder has no views yet."""
+    if document["state"] in _LIVE:
+        return f"A run is starting (process {document.get('pid')}). It has declared no view yet."
+    return f"No run has declared a view{_ended(document)}. Start one: penstock run SCRIPT --output DIR"
+
+
+def _reason(document: Document, view: str, entry: Mapping[str, Any]) -> str:
+    known: Mapping[str, Document] = document["streams"]
+    named = entry.get("streams") or [entry["stream"]]
+    # of a view over another view all streams count
+    streams = {name: known[name] for name in named if name in known} or known
+    is_live = document["state"] in _LIVE
+    if all(stream.get("batch", _NO_BATCH) == _NO_BATCH for stream in streams.values()):
+        return _before_the_first(document, streams, is_live)
+    read = "; ".join(f"{_tuples(stream)} of stream {name} read" for name, stream in streams.items())
+    waiting = _waiting(document["views"].get(view, {}), streams) if is_live else ()
+    lost = (f"Stream {name}: {told}" for name, stream in streams.items() if (told := nothing_read(stream)))
+    return " ".join([f"{read}, {_outcome(entry)}.", *waiting, *lost])
+
+
+def _before_the_first(document: Document, streams: Mapping[str, Document], is_live: bool) -> str:
+    if not is_live:
+        return f"No batch is complete{_ended(document)}."
+    for name, stream in streams.items():
+        if planned := stream.get("at_hand"):
+            return f"The first batch of stream {name} is running ({roughly(planned['age_seconds'])} so far)."
+    if document["state"] == "starting":
+        return "The run is starting."
+    return f"No tuple of {' or '.join(streams)} has arrived yet."
+
+
+def _tuples(stream: Document) -> str:
+    return counted(stream.get("tuples", 0), "tuple")
+
+
+def _outcome(entry: Mapping[str, Any]) -> str:
+    if "projection" in entry:
+        return "none matched"
+    return "none joined" if "lanes" in entry else "no window has a row"
+
+
+def _waiting(view: Document, streams: Mapping[str, Document]) -> Iterator[str]:
+    """What a run that lasts has not answered."""
+    for name, stream in streams.items():
+        if planned := stream.get("at_hand"):
+            yield f"Batch {planned['batch']} of stream {name} is running."
+    if "not_answered" in view:
+        first, last = view["not_answered"]
+        yield f"The windows of batches {first} to {last} are not answered yet."
+    if missing := not_joined(view):
+        yield f"Not answered yet: {missing}."
+
+
+def _ended(document: Document) -> str:
+    """How the last run left the folder."""
+    if document["state"] == "never started":
+        return ": no run has started"
+    return f": the last run is {document['state']}"

@@ -1,0 +1,66 @@
+"""All mistakes of a script are reported together, those that only Spark finds too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.errors import MistakesError, UnknownNameError
+from penstock.spark.engine import Engine
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """CREATE TABLE orders (id INT, amount INT, at TIMESTAMP) USING csv OPTIONS (path '{path}', event_time 'at');
+CREATE TABLE lost (id INT) USING csv OPTIONS (path '{path}/nowhere');
+CREATE TABLE shown (id INT) USING console;
+CREATE VIEW good AS SELECT id FROM orders WHERE amount > 1;
+CREATE VIEW a AS SELECT id FROM orders WHERE amont > 1;
+CREATE VIEW on_a AS SELECT id FROM a WHERE id > 1;
+CREATE VIEW b AS SELECT ids FROM orders;
+CREATE VIEW good_too AS SELECT id FROM good WHERE id > 1;
+CREATE VIEW on_lost AS SELECT id FROM lost;
+CREATE VIEW w AS SELECT window(at, '1 minute') AS w, sum(amunt) AS s FROM orders GROUP BY w;
+CREATE VIEW on_w AS SELECT * FROM w WHERE s > 1;
+CREATE VIEW joined AS SELECT a.id FROM orders a JOIN orders b ON a.id = b.idd AND b.at BETWEEN a.at AND a.at + INTERVAL 1 MINUTE;
+CREATE VIEW on_good AS SELECT amount FROM good;
+INSERT INTO shown SELECT id, amount FROM orders;
+INSERT INTO shown SELECT id FROM a;
+INSERT INTO shown SELECT idea FROM orders;
+CREATE VIEW late SELECT 1;
+"""
+
+
+def test_all_mistakes_are_reported_and_none_that_follows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    engine = Engine(spark)
+    with pytest.raises(MistakesError) as raised:
+        engine.execute(SCRIPT.format(path=tmp_path / "in"))
+    found = [str(each) for each in raised.value.mistakes]
+    lines = [each.split("\n  line ")[1].partition(":")[0] for each in found]
+    assert lines == ["2", "5", "7", "10", "12", "13", "14", "16", "17"], found
+    told = (
+        "nowhere does not exist",
+        "amont",
+        "ids",
+        "amunt",
+        "idd",
+        "amount",
+        "2 (id, amount)",
+        "idea",
+        "AS here",
+    )
+    assert all(words in each for words, each in zip(told, found, strict=True)), found
+    assert engine.views == {}
+    assert engine.declared == {}
+
+
+def test_of_a_hundred_mistakes_on_the_search_ends(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"CREATE TABLE orders (id INT) USING csv OPTIONS (path '{tmp_path}');"
+    views = "".join(
+        f"CREATE VIEW v{number} AS SELECT id FROM orders WHERE x > {number};\n" for number in range(300)
+    )
+    with pytest.raises(MistakesError, match="at least 100 mistakes") as raised:
+        Engine(spark).execute(table + views)
+    assert {type(each) for each in raised.value.mistakes} == {UnknownNameError}
