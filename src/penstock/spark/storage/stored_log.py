@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.ledgers import LedgerFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class StoredLog:
         files: the folder of the files that entries name, those of a kind in a folder each.
     """
 
-    ledger: LedgerFile
+    ledger: LedgerFolder
     name: str
     files: Path
 
