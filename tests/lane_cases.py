@@ -36,8 +36,9 @@ from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader, StreamLog
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
+from penstock.spark.results.window_staging import written
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -89,13 +90,12 @@ class PairLane(CutLane):
         #: what `orders` gives next
         self.order = 0
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         self.goes_on.wait()
         time.sleep(self._seconds)
         rows = added_pairs(cut, self.readers, self._tally)
         self.answered.append(cut)
-        staged = write_staged(KIND, staging / "0.parquet", rows)
-        return CutAnswer([MadeResults(0, 0, [staged])], {"rows": rows.num_rows})
+        return CutAnswer([MadeResults(0, 0, store.put(0, 0, [written(KIND, rows)]))], {"rows": rows.num_rows})
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         return {"order": self.order}
@@ -129,10 +129,10 @@ class PartialsLane(PairLane):
         self._shards = shards
         self._operators = operators
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         self.goes_on.wait()
         task = _ShardPairs(
-            cut, str(staging), {name: reader.log for name, reader in self.readers.items()}, self._operators
+            cut, store, {name: reader.log for name, reader in self.readers.items()}, self._operators
         )
         made = self.jobs.run(task, range(self._shards))
         self.answered.append(cut)
@@ -144,7 +144,7 @@ class _ShardPairs:
     """What a task of `PartialsLane` does: the pairs of one shard."""
 
     cut: Cut
-    staging: str
+    store: BatchFiles
     folders: Mapping[str, Path]
     operators: Mapping[str, int]
 
@@ -166,7 +166,7 @@ class _ShardPairs:
             return pa.concat_tables([SCHEMA.empty_table(), *rows])
 
         pairs = added_pairs(self.cut, readers, tally)
-        return MadeResults(0, shard, [write_staged(KIND, Path(self.staging) / f"{shard}.parquet", pairs)])
+        return MadeResults(0, shard, self.store.put(0, shard, [written(KIND, pairs)]))
 
 
 class Feed:

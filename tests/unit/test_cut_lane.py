@@ -23,6 +23,7 @@ from penstock.spark.lanes.lane import Lane
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, Kept, LogReader
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
@@ -356,12 +357,12 @@ def test_what_can_pass_is_tried_again_and_what_cannot_is_told(
     lane = PairLane(NAME, lane_context(layout, trigger=ENDING), [keeper])
     answer, raised = lane.answer, iter([OSError(errno.EIO, "Input/output error"), ValueError("never")])
 
-    def fails(cut: Cut, staging: Path) -> Any:
+    def fails(cut: Cut, store: BatchFiles) -> Any:
         error = next(raised, None)
         if error is not None:
-            answer(cut, staging)
+            answer(cut, store)
             raise error
-        return answer(cut, staging)
+        return answer(cut, store)
 
     lane.answer = fails  # type: ignore[method-assign]
     begin(lane)
@@ -491,7 +492,7 @@ def test_a_job_begun_as_the_lane_is_stopped_is_broken_off_too(layout: Layout, fe
             cancelled.set()
         begun.set()
 
-    def answer(cut: Cut, staging: Path) -> Any:  # noqa: ARG001
+    def answer(cut: Cut, store: BatchFiles) -> Any:  # noqa: ARG001
         answers.set()
         assert begun.wait(MOST_SECONDS)
         assert cancelled.wait(MOST_SECONDS)

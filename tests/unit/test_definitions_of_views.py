@@ -22,11 +22,11 @@ from penstock.spark.reporting.definitions import all_definitions, numbered
 from penstock.spark.results import window_schemas
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
+from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from publishing import stored
 
 SCHEMA = StructType().add("id", LongType())
 STREAM = "t"
@@ -140,7 +140,14 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             for batch in (1, 2):
                 layout.manifests(STREAM)[batch].remove()
             size = merged.stat().st_size
-            file = {"kind": "matches", "name": merged.name, "rows": 5, "pairs": 5, "size": size}
+            file = {
+                "kind": "matches",
+                "name": merged.name,
+                "rows": 5,
+                "pairs": 5,
+                "size": size,
+                "crc": checksum_of(merged),
+            }
             MANIFEST.replace(
                 layout.manifests(STREAM)[0],
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
@@ -157,9 +164,11 @@ def test_a_window_view_that_is_redefined_while_it_is_read_is_not_said_to_be_dama
         shape = StructType().jsonValue()
         view = {"columns": shape, "row": shape, "definition": f"id {operator}", "floor": None}
         RESULT_VIEWS.put(layout.result_views(STREAM)[operator], {"views": {"v": view}})
-        path = layout.staging(results_of(STREAM), operator) / "0.parquet"
-        staged = write_staged(f"{operator}/v", path, pa.table({"id": [1]}))
-        publisher.publish(operator, [MadeResults(operator, 0, [staged])], {"batch": operator})
+        table = pa.table({"id": [1]})
+        staged = stored(
+            layout, results_of(STREAM), operator, f"{operator}/v", table, job=operator, owner=STREAM
+        )
+        publisher.publish(operator, [staged], {"batch": operator})
 
     def read_later(*given: Any) -> PublishedBatches:
         redefine(1)

@@ -20,6 +20,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.stores import durable
+from publishing import put_batch
 
 OTHERS: dict[str, Callable[[IngestLog], object]] = {
     "idle": lambda log: log.put_idle(20),
@@ -35,7 +36,7 @@ COUNT = Aggregate("count", None, pa.int64())
 
 def put(log: IngestLog, batch: int, plan: int = 0, files: Mapping[str, Sequence[str]] | None = None) -> None:
     named = {"partials": [f"{batch}.parquet"]} if files is None else files
-    log.put_batch(batch, plan, batch, batch, batch, batch, named)
+    put_batch(log, batch, plan, batch, batch, batch, batch, named)
 
 
 def program(version: int, **views: int | None) -> KeyedProgram:

@@ -98,7 +98,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "floor": None,
     }
     RESULT_VIEWS.put(found.result_views("orders")[0], {"views": {"hours": described}})
-    kept = found.kept(found.results("hours"))
+    kept = found.results("hours")
     kept.mkdir(parents=True)
     pq.write_table(_revisions(), kept / "0.parquet")
     standing = {

@@ -51,18 +51,14 @@ def verify(
         print(
             f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} read: {_verdict(found.faults)}"
         )
-    if not all(each.is_mended for each in found.faults):
+    if found.faults:
         raise typer.Exit(1)
 
 
 def _verdict(faults: Sequence[Fault]) -> str:
-    mended = sum(each.is_mended for each in faults)
-    damaged = len(faults) - mended
-    verdict = "no damage found"
-    if damaged:
-        verdict = (
-            f"{damaged} {'file is' if damaged == 1 else 'files are'} damaged. Restore them from a copy of the folder, or start "
-            "with a new checkpoint and a new output folder: the new run reads everything that the source still has"
-        )
-    others = f"{mended} more {'file' if mended == 1 else 'files'}"
-    return f"{verdict}. The next start restores {others}" if mended else verdict
+    if not faults:
+        return "no damage found"
+    return (
+        f"{len(faults)} {'file is' if len(faults) == 1 else 'files are'} damaged. Restore them from a copy of the folder, or start "
+        "with a new checkpoint and a new output folder: the new run reads everything that the source still has"
+    )

@@ -18,7 +18,7 @@ from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import check_run
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import is_kept, shown_folder
+from penstock.spark.publication.kinds import folder_of, is_required
 from penstock.spark.publication.manifests import ListedFile, located, read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.starting import read_status
@@ -44,6 +44,7 @@ from penstock.spark.storage.formats import (
     OPERATOR_VIEWS,
     PROGRAM,
     READ_FILES,
+    REPLACED,
     RESULT_VIEWS,
     SCHEDULE,
     SESSION,
@@ -77,6 +78,8 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "entry": LOG_ENTRY,
     "segment": LOG_SEGMENT,
     "leaving": LEAVING,
+    "replaced": REPLACED,
+    "replaced_log": REPLACED,
     "reader": LOG_READER,
     "catalog_base": BASE,
     "result_views": RESULT_VIEWS,
@@ -95,12 +98,10 @@ class Fault:
     Attributes:
         path: the file.
         fault: the rest of a sentence that begins with it.
-        is_mended: whether the next start mends it, so that nothing is lost.
     """
 
     path: str
     fault: str
-    is_mended: bool = False
 
 
 @dataclass(slots=True)
@@ -126,9 +127,9 @@ class Findings:
         """What is wrong, each file once, in the order found."""
         return list(self._faults.values())
 
-    def note(self, path: str, fault: str, *, is_mended: bool = False) -> None:
+    def note(self, path: str, fault: str) -> None:
         """Takes in what is wrong with a file; of several faults the first."""
-        self._faults.setdefault(path, Fault(path, fault, is_mended))
+        self._faults.setdefault(path, Fault(path, fault))
 
     def look(self, path: object, check: Callable[[], _Found]) -> _Found | None:
         """What a check gives; None where it found something wrong.
@@ -196,30 +197,22 @@ def _output(layout: Layout, found: Findings) -> None:
 
 
 def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> None:
-    shown = shown_folder(layout, name, file.kind) / file.name
-    if not is_kept(file.kind) and not shown.exists():
+    where = folder_of(layout, name, file.kind) / file.name
+    if not is_required(file.kind) and not where.exists():
         # whoever has seen to quarantined records may remove them; the log says what of its files is there
         return
-    path = found.look(shown, lambda: located(layout, name, file))
+    path = found.look(where, lambda: located(layout, name, file))
     if path is None:
         return
     found.read(path, lambda: _check_listed(path, file))
-    if not is_kept(file.kind):
-        return
     stream, _, _ = name.rpartition(".results")
     operator, _, _ = file.kind.partition("/")
     if stream and operator.isdigit() and not layout.result_views(stream)[int(operator)].exists():
         found.note(str(layout.result_views(stream)[int(operator)]), f"({RESULT_VIEWS.kind}) is missing")
-    if not shown.exists():
-        found.note(str(shown), "is missing; the next start restores it", is_mended=True)
-    elif not shown.samefile(path):
-        found.look(shown, lambda: _check_listed(shown, file))
 
 
 def _check_listed(path: Path, file: ListedFile) -> None:
-    if file.crc is None:
-        _read_parquet(path)
-    elif checksum_of(path) != file.crc:
+    if checksum_of(path) != file.crc:
         raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
     if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
         raise DamagedError(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 #: bytes that are in memory as a file's checksum is made
 _SUMMED = 1 << 20
+#: characters of a file's name in a hidden one: no file system takes more than 255 bytes
+_SHOWN = 32
 
 
 def sync_file(path: Path) -> None:
@@ -42,7 +44,7 @@ def _sync(path: Path) -> None:
 
 def beside(path: Path) -> Path:
     """Return a fresh hidden path in the folder of a file, for what becomes that file."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    return path.with_name(f".{path.name[:_SHOWN]}.{uuid.uuid4().hex}")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:

@@ -2,13 +2,12 @@
 
 Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
 run's name says level and place, so nothing lists them: of the runs that cover a segment the one of the highest level holds.
-The merged run is there before those it stands for go, which live on for a while; a kill in between leaves both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
+The merged run exists before the ledger names those it stands for, which are deleted later; a kill in between leaves both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import TUPLES_FILES
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.replaced import ReplacedFiles
 
@@ -122,11 +122,10 @@ class RunLevels:
             sync_folder(folder)
             for name in [path.name for path in folder.iterdir()]:
                 match = _NAME.fullmatch(name)
-                if name.startswith("."):
+                if name.startswith(".level-"):
                     (folder / name).unlink()
                 elif match is not None and int(match[1]):
-                    members = self._members(folder, int(match[1]), int(match[2]))
-                    self._replaced.add(members, (folder / name).stat().st_mtime)
+                    self._replace(folder, int(match[1]), int(match[2]))
         self.merge(segment)
 
     def remove(self, segment: int) -> None:
@@ -163,7 +162,20 @@ class RunLevels:
         merge_run_files([(0, path) for path in members], target)
         sync_folder(folder)
         failpoint("runs_merged", place)
-        self._replaced.add(self._members(folder, level, place), time.time())
+        self._replace(folder, level, place)
+
+    def _replace(self, folder: Path, level: int, place: int) -> None:
+        """Puts the names of the runs that a run stands for, to be deleted later."""
+        members = [
+            path.relative_to(self._folder.parent).as_posix() for path in self._members(folder, level, place)
+        ]
+        known = self._replaced.listed()
+        key = (folder / run_name(level, place)).relative_to(self._folder.parent).as_posix()
+        gone = self._replaced.document(key, [name for name in members if name not in known])
+        if gone:
+            commit(gone)
+            self._replaced.committed(gone)
+        self._replaced.remove()
 
     def _members(self, folder: Path, level: int, place: int) -> Iterator[Path]:
         """The runs of lower levels that a run stands for, or is to stand for, in order."""

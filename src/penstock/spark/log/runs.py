@@ -1,6 +1,6 @@
 """Files of kind `tuples` in a stream's log: sorted runs, mapped by those who read them.
 
-A run is an Arrow file with a checksum of it behind; those that were written before there were checksums have none.
+A run is an Arrow file with a checksum of it behind.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def check_run(path: Path) -> None:
         DamagedError: as `open_run`, or it is not what was written.
     """
     _, checksum, size = _open(path)
-    if checksum is not None and checksum_of(path, size) != checksum:
+    if checksum_of(path, size) != checksum:
         raise DamagedError(os.fspath(path), f"({_KIND}) is damaged: its content does not match its checksum")
 
 
-def _open(path: Path) -> tuple[Run, int | None, int]:
+def _open(path: Path) -> tuple[Run, int, int]:
     """A run, its checksum, and of how many bytes that is."""
     try:
         with pa.memory_map(os.fspath(path)) as file:
@@ -50,7 +50,7 @@ def _open(path: Path) -> tuple[Run, int | None, int]:
         size = whole.size - _SEAL.size
         magic, checksum = _SEAL.unpack(whole.slice(size)) if size >= 0 else (b"", 0)
         if magic != _MAGIC:
-            return Run(whole), None, whole.size
+            raise DamagedError(os.fspath(path), f"({_KIND}) is damaged: it does not end with a checksum")
         return Run(whole.slice(0, size)), checksum, size
     except FileNotFoundError:
         raise DamagedError(os.fspath(path), f"({_KIND}) is missing") from None

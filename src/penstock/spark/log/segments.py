@@ -1,7 +1,7 @@
 """Segments and retention: many small files of a log become few, and what is too old goes.
 
 The small files of 64 entries that every reader has left behind become one a kind; one commit lets the entries name it and puts the
-segment, which lists what it replaces. These files live on for a while, for whoever has found them and is reading. Whole segments leave at
+segment and the names of the files that it replaces. These are kept for a while, for whoever has found them and is reading. Whole segments leave at
 the front when they are too old or the log is too large: one commit removes their entries and says which files go, which are deleted
 then, or by the next start. Files that cannot be merged stay as they are: what is old goes all the same.
 
@@ -14,10 +14,9 @@ says since which entry, and goes on from what is announced when it begins someth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError, UnexpectedDocumentError
@@ -39,11 +38,12 @@ from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.documents import plain
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import LEAVING, LOG_KEPT, LOG_SEGMENT
-from penstock.spark.storage.layout import TUPLES_FILES, demand_of
+from penstock.spark.storage.layout import ROWS_FILES, TUPLES_FILES, demand_of
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.replaced import ReplacedFiles
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.ledger import Range
+from penstock.stores.local_files import LocalFiles
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
@@ -82,7 +82,7 @@ class Segments:
         self._next: int | None = None
         run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
         self._mergings = mergings(run_bytes)
-        self._replaced = ReplacedFiles(grace_seconds)
+        self._replaced = ReplacedFiles(log.replaced, LocalFiles(log.files), grace_seconds)
         self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told, self._replaced)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
@@ -119,7 +119,6 @@ class Segments:
         """Finishes what was left half done; the number of the next segment to make."""
         log = self._log.log
         number = max(log.segments.last + 1, self._log.first // SEGMENT)
-        self._recover_replaced(number - 1)
         self._remove_unnamed(number)
         self._remove_leaving()
         self._levels.recover(number - 1)
@@ -136,7 +135,7 @@ class Segments:
         log = self._log
         first = SEGMENT * segment
         entries = log.between(first - 1, first + SEGMENT - 1)
-        replaced: list[tuple[str, str]] = []
+        replaced: list[str] = []
         for kind in {kind for entry in entries for kind in entry.files}:
             merging = self._mergings.get(kind.partition("/")[0])
             if merging is None:
@@ -146,7 +145,7 @@ class Segments:
             except FAILURES as error:
                 self._told(Unmerged(segment, kind, str(error)))
             else:
-                replaced += [(kind, name) for name in merged]
+                replaced += [f"{kind}/{name}" for name in merged]
         failpoint("segment_merged", segment)
         files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
         paths = (log.path(kind, name) for kind, name in files)
@@ -155,15 +154,15 @@ class Segments:
         size += sum(path.stat().st_size for path in paths if path.exists())
         before = LOG_SEGMENT.read(log.log.segments[segment - 1])
         document: dict[str, Any] = {
-            "replaced": replaced,
             "newest": self._newest_tuples(files, entries[-1].furthest),
             "bytes": size,
             "bytes_so_far": size + (before["bytes_so_far"] if before else 0),
-            "made": time.time(),
         }
-        commit({**stored, log.log.segments[segment]: LOG_SEGMENT.stamped(document)})
+        gone = self._replaced.document(f"segment-{segment}", replaced)
+        commit({**stored, log.log.segments[segment]: LOG_SEGMENT.stamped(document), **gone})
         failpoint("segment_put", segment)
-        self._replaced.add(self._replaced_by(document), document["made"])
+        self._replaced.committed(gone)
+        self._replaced.remove()
         self._levels.merge(segment)
 
     def _newest_tuples(self, files: Collection[tuple[str, str]], furthest: int | None) -> dict[int, int]:
@@ -185,24 +184,6 @@ class Segments:
             if newest is not None:
                 found[demand] = max(newest, found.get(demand, newest))
         return found
-
-    def _replaced_by(self, document: Mapping[str, Any]) -> list[Path]:
-        """The files that a segment has replaced by merged ones."""
-        return [self._log.path(kind, name) for kind, name in document["replaced"]]
-
-    def _recover_replaced(self, newest: int) -> None:
-        """Finds the files again that segments have replaced and whose time may not be over: those of the newest segments."""
-        made: float | None = None
-        for segment in range(newest, -1, -1):
-            document = LOG_SEGMENT.read(self._log.log.segments[segment])
-            if document is None:
-                return
-            own = document["made"]
-            self._replaced.add(self._replaced_by(document), own)
-            made = own if made is None else made
-            if self._replaced.is_over(own, made):
-                # whoever made the newest one has removed what was replaced before
-                return
 
     def _retain(self, made: int, behind: int) -> None:
         """Announces that segments at the front will go, and removes those that every reader knows of.
@@ -259,10 +240,10 @@ class Segments:
 
     def _files_of(self, segment: int) -> list[tuple[str, str]]:
         """The files that go with a segment: kind and name of each."""
-        document = self._document(segment)
         entries = self._log.segment(segment)
         named = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
-        return sorted(named.union((kind, name) for kind, name in document["replaced"]))
+        # published files are not the log's
+        return sorted((kind, name) for kind, name in named if kind != ROWS_FILES)
 
     def _forget(self, plan: int, asked: Asked) -> None:
         """Removes what is left of demands that were withdrawn and whose tuples have all gone."""

@@ -17,11 +17,12 @@ from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError, UnexpectedDocumentError
 from penstock.spark.log.entries import Entry
-from penstock.spark.storage.documents import plain
 from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER
-from penstock.spark.storage.ledger_documents import commit
+from penstock.spark.storage.layout import ROWS_FILES
+from penstock.spark.storage.ledger_documents import StoredDocument, commit
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.ledger import ABSENT
 
 #: entries of a segment
 SEGMENT = 64
@@ -76,7 +77,7 @@ class LogReader:
 
     def path(self, kind: str, name: str) -> Path:
         """Where a file lies that an entry names."""
-        return self.log.files / kind / name
+        return self.log.rows / name if kind == ROWS_FILES else self.log.files / kind / name
 
     def kept(self) -> Kept:
         """How far back the log goes."""
@@ -226,7 +227,11 @@ class LogReader:
             number: the last entry it will never read again, whatever happens.
             told: what else it says to the writer.
         """
-        LOG_READER.replace(self.log.readers[reader], {**told, "number": number})
+        commit(self.mark_document(reader, number, **told))
+
+    def mark_document(self, reader: str, number: int, **told: Any) -> dict[StoredDocument, dict[str, Any]]:
+        """The document of `put_mark`, for a commit of several."""
+        return {self.log.readers[reader]: LOG_READER.stamped({**told, "number": number})}
 
     def join(self, reader: str, *, reads_again: bool = False, **told: Any) -> int:
         """Lets a reader begin with the first entry that is kept: from now on nothing goes that it has not left behind.
@@ -272,9 +277,22 @@ class StreamLog(LogReader):
         super().__init__(log)
         LOG_KEPT.put(log.kept, Kept().document())
 
-    def append(self, entry: Entry) -> bool:
-        """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""
-        return self.log.entries[entry.number].put(plain(entry.document()))
+    def append(self, entry: Entry, expect: Mapping[StoredDocument, bytes | None] | None = None) -> bool:
+        """Puts an entry under its number.
+
+        Args:
+            entry: the entry.
+            expect: what must be stored before.
+
+        Returns:
+            False where it is taken, by an entry that seemed to fail as it was put, or something else than `expect` is stored.
+        """
+        place = self.log.entries[entry.number]
+        try:
+            commit({place: entry.document()}, expect={place: ABSENT, **(expect or {})})
+        except UnexpectedDocumentError:
+            return False
+        return True
 
 
 def since_of(readers: Mapping[str, Mapping[str, Any]]) -> int:

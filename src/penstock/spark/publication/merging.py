@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from penstock.spark.publication.manifests import ListedFile
 from penstock.spark.storage.columns import batches_of, conform, schema_of
-from penstock.spark.storage.files import sync_file
 
 #: a row group of a merged file
 _GROUP_ROWS, _GROUP_BYTES = 1_000_000, 32 << 20
@@ -100,7 +99,7 @@ LEVELS = Levels()
 
 
 def merge(sources: Sequence[Path], target: Path) -> None:
-    """Writes the rows of several Parquet files to one, synced; columns that some lack are NULL there.
+    """Writes the rows of several Parquet files to one; columns that some lack are NULL there.
 
     Args:
         sources: in the order of the rows.
@@ -125,4 +124,3 @@ def merge(sources: Sequence[Path], target: Path) -> None:
                     held, rows, size = [], 0, 0
         if held:
             writer.write_table(pa.Table.from_batches(held))
-    sync_file(target)

@@ -25,6 +25,7 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import TOO_LARGE, LongLine, long_lines, shorter_than, whole_files
@@ -54,7 +55,7 @@ class BoundBatch:
         key: identifies the program in the workers' caches.
         broadcast: the pickled program.
         sequence: the evaluation sequence of its ASCs; None: the order of the attributes.
-        staging, staged_envelopes: see `TaskContextData`.
+        store: see `TaskContextData`.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
         kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
@@ -72,8 +73,7 @@ class BoundBatch:
     key: tuple[str, int]
     broadcast: Broadcast[bytes]
     sequence: SentSequence | None
-    staging: str
-    staged_envelopes: str
+    store: BatchFiles
     time_limit: int
     time_floor: int
     kept_ahead: int
@@ -91,8 +91,7 @@ class BoundBatch:
             self.key,
             self.broadcast,
             self.sequence,
-            self.staging,
-            self.staged_envelopes,
+            self.store,
             self._jobs(),
             self.time_limit,
             self.time_floor,

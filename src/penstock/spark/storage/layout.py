@@ -18,6 +18,7 @@ from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocume
 from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.spark.storage.names import on_disk
 from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.local_files import LocalFiles
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -67,13 +68,19 @@ class Layout:
         """Records that could not be read, with the reason."""
         return self.output / "quarantine" / on_disk(stream)
 
-    def kept(self, folder: Path) -> Path:
-        """Where the manifests' names of the files of a results folder are: those that were replaced are there for a while.
+    @property
+    def files(self) -> LocalFiles:
+        """The files of the results folder."""
+        return LocalFiles(self.output)
 
-        Args:
-            folder: `matches`, `results` or `misses`, where the same files lie for whoever lists them.
-        """
-        return self.output / "_penstock" / "files" / folder.relative_to(self.output)
+    @property
+    def log_store(self) -> LocalFiles:
+        """The files of the checkpoint: those that logs name."""
+        return LocalFiles(self.checkpoint)
+
+    def replaced(self, query: str) -> StoredDocuments:
+        """The published files of a query that merged ones have replaced, until they are deleted."""
+        return StoredDocuments(self.ledger, ("replaced", query))
 
     def manifests(self, query: str) -> StoredDocuments:
         """What a query has published: a manifest for each batch, and one for those whose files are merged."""
@@ -91,13 +98,9 @@ class Layout:
         """The streams that have plan versions."""
         return StoredDocuments(self.ledger, ("plan",)).groups()
 
-    def staging(self, stream: str, batch: int) -> Path:
-        """What the tasks of a batch wrote, before publication."""
-        return self.output / "_penstock" / "staging" / on_disk(stream) / str(batch)
-
-    def staged_envelopes(self, stream: str, batch: int) -> Path:
-        """What the tasks of a batch wrote for the keyed query: published by rename, so beside the log."""
-        return self.checkpoint / on_disk(stream) / "staging" / str(batch)
+    def staging(self, query: str, batch: int) -> Path:
+        """What tasks of a batch leave for later tasks of it."""
+        return self.output / "_penstock" / "staging" / on_disk(query) / str(batch)
 
     @property
     def ledger(self) -> LedgerFolder:

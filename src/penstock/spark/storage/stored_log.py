@@ -27,6 +27,11 @@ class StoredLog:
         return f"the log of {self.name} in {self.ledger}"
 
     @property
+    def rows(self) -> Path:
+        """The results folder, whose files entries of views' rows name."""
+        return self.ledger.folder.parent
+
+    @property
     def kept(self) -> StoredDocument:
         """How far back the log goes; it exists from the log's beginning on."""
         return StoredDocument(self.ledger, ("log", self.name))
@@ -45,6 +50,11 @@ class StoredLog:
     def readers(self) -> StoredDocuments:
         """How far each reader has come, by name."""
         return StoredDocuments(self.ledger, ("reader", self.name))
+
+    @property
+    def replaced(self) -> StoredDocuments:
+        """The files that merged ones have replaced, until they are deleted."""
+        return StoredDocuments(self.ledger, ("replaced_log", self.name))
 
     @property
     def leaving(self) -> StoredDocuments:

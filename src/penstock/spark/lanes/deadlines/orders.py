@@ -142,7 +142,7 @@ class OrderTask:
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
         found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
         view = results_view(self.view, self.calls)
-        stage = ResultStage(folder, 0, lambda _: {view.plan.name: view})
+        stage = ResultStage(None, folder, 0, lambda _: {view.plan.name: view})
         stage.add(self.number, self._answer(found))
         results = stage.close()
         states, lost = _stored(found.carried, self.state_bytes)

@@ -119,15 +119,16 @@ class ViewOrders:
     def _work(self, task: OrderTask) -> Work:
         def work(jobs: CellJobs) -> Worked:
             (report,) = jobs.run(OrderTask.run, [task])
-            plain = [each.file for each in report.results if not each.raw]
+            plain = [each.written for each in report.results if not each.raw]
             # a job of the same thread, so of the same group
             made = make_results(
                 self._context.spark,
                 [each for each in report.results if each.raw],
                 lambda _: results_view(task.view, task.calls),
+                None,
             )
             return Worked(
-                report, Path(task.staging), (*plain, *(file for each in made for file in each.files))
+                report, Path(task.staging), (*plain, *(file for each in made for file in each.left))
             )
 
         return work

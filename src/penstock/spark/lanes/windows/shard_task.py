@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -31,6 +30,7 @@ from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import KeyedContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
@@ -163,7 +163,8 @@ class ShardTask:
         reach = max(row.entry for row in rows)
         stored, shard, restored = self._shard(shard_number)
         log = LogReader(context.layout.log(context.stream))
-        stage = ResultStage(self._staging(), shard_number, partial(_views, context))
+        files = self._files()
+        stage = ResultStage(files, files.scratch, shard_number, partial(_views, context))
         entries = log.between(stored.entry, reach)
         beyond: list[Beyond] = []
         beyond_history: list[Beyond] = []
@@ -195,12 +196,13 @@ class ShardTask:
             whole=tuple(operator for entry in entries for operator in entry.whole),
         )
 
-    def _staging(self) -> Path:
+    def _files(self) -> BatchFiles:
         task = TaskContext.get()
         assert task is not None, "a shard runs inside Spark"
         batch = task.getLocalProperty(_BATCH_ID)
         assert batch is not None, "a shard runs inside a streaming query"
-        return self._context.layout.staging(results_of(self._context.stream), int(batch))
+        stream = self._context.stream
+        return BatchFiles.of(self._context.layout, results_of(stream), stream, int(batch))
 
     def _shard(self, number: int) -> tuple[_Stored, Shard, int]:
         """The shard as the state has it, and how many panes had to be read.

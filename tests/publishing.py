@@ -1,0 +1,37 @@
+"""What tests publish: files of a batch as its tasks store them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.spark.log.ingest_log import IngestLog
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.results.window_rows import MadeResults
+from penstock.spark.results.window_staging import written
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import commit
+
+
+def stored(
+    layout: Layout,
+    query: str,
+    batch: int,
+    kind: str,
+    table: pa.Table,
+    *,
+    job: int = 0,
+    partition: int = 0,
+    owner: str | None = None,
+) -> MadeResults:
+    """Stores a table as the file of a task."""
+    files = BatchFiles.of(layout, query, owner, batch)
+    return MadeResults(job, partition, files.put(job, partition, [written(kind, table)]))
+
+
+def put_batch(log: IngestLog, *given: Any, **named: Any) -> None:
+    """Puts the entry of a batch, see `IngestLog.batch_entry`."""
+    with log.batch_entry(*given, **named) as entry:
+        if entry:
+            commit(entry, expect=dict.fromkeys(entry))
