@@ -27,11 +27,11 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
 #: of the ingest, the windows, the rows that other views read, the join, and the views with a deadline
 PLACES = (
-    "half_published",
-    "keyed_half_published",
-    "rows_named",
-    "cut_half_published",
-    "order_half_published",
+    "staged",
+    "keyed_staged",
+    "rows_logged",
+    "cut_answered",
+    "order_judged",
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"

@@ -220,7 +220,7 @@ def test_rows_are_read_by_stretches(
     folder = tmp_path_factory.mktemp("rows")
     schema = pa.schema([("n", pa.int64()), (ROW, ROW_TYPE)])
     paths = []
-    for number, ends in enumerate(files):
+    for ends in files:
         table = pa.Table.from_pylist([{"n": end, ROW: row(end, None)} for end in ends], schema)
         paths.append(written("", table).left(folder).path)
     spans = joined(data.draw(st.lists(st.tuples(st.integers(-60, 60), st.integers(-60, 60)), max_size=4)))

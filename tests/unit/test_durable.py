@@ -18,9 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine_cases import names
-from log_places import log_at
 from penstock.errors import CheckpointError
-from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication import compaction, publish
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -77,7 +75,7 @@ def _layout(folder: Path) -> Layout:
     return layout
 
 
-def _publish(publisher: Publisher, layout: Layout, batch: int, kinds: tuple[str, ...] = ("matches",)) -> None:
+def _publish(publisher: Publisher, batch: int, kinds: tuple[str, ...] = ("matches",)) -> None:
     files = publisher.begin(batch)
     made = [
         files.put(number, 0, [written(kind, pa.table({"batch": [batch]}))])
@@ -94,7 +92,7 @@ def test_data_and_folders_are_synced_before_the_manifest_that_lists_them(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     calls.clear()
-    _publish(publisher, layout, 0)
+    _publish(publisher, 0)
     folder, manifest = layout.matches(STREAM), layout.manifests(STREAM)[0]
     (path,) = published_paths(layout, STREAM)
     assert re.fullmatch(r"0000000000-0-00000-[0-9a-f]{8}\.parquet", path.name)
@@ -111,7 +109,7 @@ def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     calls.clear()
     replaced = next(published_paths(layout, STREAM))
     assert publisher.compact(1) == (0, 1)
@@ -139,14 +137,6 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[
     assert not calls
 
 
-def test_a_new_log_lasts_with_the_folders_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    layout = _layout(tmp_path)
-    folder = layout.log(STREAM)
-    StreamLog(log_at(folder))
-    above = (tmp_path, layout.output, layout.checkpoint, folder.parent, folder)
-    assert {("sync", str(each)) for each in above} <= set(calls)
-
-
 def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_alone(tmp_path: Path) -> None:
     layout = _layout(tmp_path)
     kind, streams = view_kind(0, "v"), ("b", "a.b")
@@ -156,7 +146,7 @@ def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_al
 
     for batch in range(4):
         for publisher in publishers().values():
-            _publish(publisher, layout, batch, (kind,))
+            _publish(publisher, batch, (kind,))
     for stream, publisher in publishers().items():
         assert publisher.compact(2) == (0, 2)
         assert len(list(published_paths(layout, results_of(stream), kind))) == 2
@@ -171,7 +161,7 @@ def test_a_batch_is_still_known_to_be_published_once_its_files_are_merged(tmp_pa
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     publisher.compact(1)
     for each in (publisher, Publisher(layout, STREAM)):
         merged, single, none = (each.published(batch) for batch in (1, 2, 3))
@@ -188,7 +178,7 @@ def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch, ("matches", "quarantine"))
+        _publish(publisher, batch, ("matches", "quarantine"))
     published = sorted(layout.output.rglob("*.parquet"))
     put_all = LocalFiles.put_all
 
@@ -214,7 +204,7 @@ def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
     layout = _layout(tmp_path)
     publisher, events = Publisher(layout, STREAM), EventLog(layout.events)
     for batch in range(5):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     manifest, path = layout.manifests(STREAM)[1], list(published_paths(layout, STREAM))[1]
     document, whole = manifest.get(), path.read_bytes()
     assert document is not None
@@ -239,13 +229,13 @@ def test_batches_do_not_wait_for_files_that_take_long_to_merge(
     layout = _layout(tmp_path)
     publisher, events, may_end = Publisher(layout, STREAM), EventLog(layout.events), threading.Event()
 
-    def slowly(sources: Sequence[Path], target: Path) -> int:
+    def slowly(sources: Sequence[Path], target: Path) -> None:
         assert may_end.wait(60)
-        return merge(sources, target)
+        merge(sources, target)
 
     monkeypatch.setattr(compaction, "merge", slowly)
     for batch in range(4):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
         assert publisher.compact_if_due(batch, 2, events) is None
     assert len(list(published_paths(layout, STREAM))) == 4
     may_end.set()
@@ -254,10 +244,10 @@ def test_batches_do_not_wait_for_files_that_take_long_to_merge(
     assert len(list(published_paths(layout, STREAM))) == 3
     may_end.clear()
     threading.Timer(0.2, may_end.set).start()
-    _publish(publisher, layout, 4)
+    _publish(publisher, 4)
     assert publisher.compact_if_due(6, 2, events) is None
-    _publish(publisher, layout, 5)
-    _publish(publisher, layout, 6)
+    _publish(publisher, 5)
+    _publish(publisher, 6)
     merged = publisher.compact_if_due(8, 2, events)
     publisher.close()
     assert (merged or publisher.compact_if_due(9, 2, events)) == (5, 6), "one after the other"
@@ -390,10 +380,10 @@ def test_files_that_could_not_be_listed_are_merged_again(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     manifests, commit = layout.manifests(STREAM), compaction.commit
 
-    def failing_once(*given: Any) -> None:
+    def failing_once(*_: Any) -> None:
         monkeypatch.setattr(compaction, "commit", commit)
         raise OSError(errno.EIO, "Input/output error")
 
@@ -402,7 +392,7 @@ def test_files_that_could_not_be_listed_are_merged_again(
         publisher.compact(1)
     assert _rows(layout) == [0, 1, 2]
     for batch in range(3, 6):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     publisher.compact(4)
     assert _rows(layout) == [0, 1, 2, 3, 4, 5]
     assert (manifests.numbers(), manifests.names()) == ([5], ["merged"])
