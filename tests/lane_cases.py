@@ -40,6 +40,7 @@ from penstock.spark.results.window_staging import written
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.replaced import ReplacedFiles
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.trigger import Trigger
 
@@ -264,9 +265,12 @@ def wanted(*feeds: Feed) -> dict[tuple[int, str], int]:
 
 
 def published(layout: Layout, lane: str) -> dict[tuple[int, str], int]:
-    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files."""
+    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files and replaced ones."""
     paths = list(published_paths(layout, lane, KIND))
-    assert names(paths) == names(layout.results(VIEW).glob(f"*.{lane}.parquet"))
+    replaced = {
+        name.rpartition("/")[2] for name in ReplacedFiles(layout.replaced(lane), layout.files, 0).listed()
+    }
+    assert {*names(paths), *replaced} == {*names(layout.results(VIEW).glob(f"*.{lane}.parquet"))}
     return so_far(layout, lane)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
+from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import commit
 
@@ -35,3 +37,9 @@ def put_batch(log: IngestLog, *given: Any, **named: Any) -> None:
     with log.batch_entry(*given, **named) as entry:
         if entry:
             commit(entry, expect=dict.fromkeys(entry))
+
+
+def listed(kind: str, path: Path, rows: int, pairs: int = 0) -> dict[str, Any]:
+    """A file as a manifest lists it."""
+    size, crc = path.stat().st_size, checksum_of(path)
+    return {"kind": kind, "name": path.name, "rows": rows, "pairs": pairs, "size": size, "crc": crc}

@@ -23,10 +23,9 @@ from penstock.spark.results import window_schemas
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
-from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
-from publishing import stored
+from publishing import listed, stored
 
 SCHEMA = StructType().add("id", LongType())
 STREAM = "t"
@@ -104,7 +103,7 @@ def write_matches(layout: Layout, name: str, batch: int, rows: dict[str, Any]) -
     path.parent.mkdir(parents=True, exist_ok=True)
     kinds = {"id": pa.int64(), QUERIES: pa.list_(pa.string()), DEFINITIONS: pa.list_(pa.int32())}
     pq.write_table(pa.table(rows, pa.schema({each: kinds.get(each, pa.string()) for each in rows})), path)
-    file = {"kind": "matches", "name": name, "rows": 2, "pairs": 2, "size": path.stat().st_size}
+    file = listed("matches", path, 2, 2)
     MANIFEST.replace(
         layout.manifests(STREAM)[batch],
         {"first": batch, "last": batch, "files": [file], "batches": [{"batch": batch}], "published": 0.0},
@@ -139,15 +138,7 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             merge([first, second, third], merged)
             for batch in (1, 2):
                 layout.manifests(STREAM)[batch].remove()
-            size = merged.stat().st_size
-            file = {
-                "kind": "matches",
-                "name": merged.name,
-                "rows": 5,
-                "pairs": 5,
-                "size": size,
-                "crc": checksum_of(merged),
-            }
+            file = listed("matches", merged, 5, 5)
             MANIFEST.replace(
                 layout.manifests(STREAM)[0],
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},

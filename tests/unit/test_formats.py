@@ -43,6 +43,7 @@ from penstock.spark.storage.formats import (
     LANE,
     LEAVING,
     NETWORK,
+    REPLACED,
     SCHEDULE,
     TOPICS,
     VERSION,
@@ -189,6 +190,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: LEAVING.put(layout.log("s").leaving[0], {"files": []}),
         lambda layout: LEAVING.read(layout.log("s").leaving[0]),
         lambda layout: layout.log("s").leaving[0],
+    ),
+    "REPLACED": (
+        lambda layout: REPLACED.put(layout.replaced("s")[0], {"replaced": 1e12, "files": []}),
+        lambda layout: Publisher(layout, "s"),
+        lambda layout: layout.replaced("s")[0],
     ),
     "LOG_KEPT": (
         lambda layout: _segment(layout, 0),

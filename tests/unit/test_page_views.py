@@ -22,6 +22,7 @@ from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 
 HOUR = 3_600_000_000
 BOUND = {"epsilon": 0.1, "delta": 0.05, "absolute": False}
@@ -119,7 +120,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "standing": {"hours": standing},
         "whole": [],
     }
-    files = [{"kind": "0/hours", "name": "0.parquet", "rows": 11}]
+    files = [listed("0/hours", kept / "0.parquet", 11)]
     manifests = found.manifests(results_of("orders"))
     MANIFEST.replace(
         manifests[0], {"first": 0, "last": 0, "files": files, "batches": [windows], "published": 0.0}

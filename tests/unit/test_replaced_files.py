@@ -147,15 +147,23 @@ def test_a_file_of_another_size_is_told(layout: Layout, size: int) -> None:
             read()
 
 
-def test_a_folder_without_any_manifest_keeps_its_files(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_any_manifest_keeps_what_was_published(layout: Layout) -> None:
+    before = set(published_paths(layout, STREAM))
     for manifest in layout.manifests(STREAM):
         manifest.remove()
-    before = set(layout.output.rglob("*.parquet"))
-    _later(monkeypatch, 601)
     _publisher(layout)
-    assert set(layout.output.rglob("*.parquet")) == before
+    assert before <= _files(layout)
+
+
+@pytest.mark.parametrize("batch", [BATCHES, BATCHES + 1])
+def test_a_start_deletes_files_of_batches_up_to_the_next_one(layout: Layout, batch: int) -> None:
+    left = stored(layout, STREAM, batch, "matches", pa.table({"n": [batch]}))
+    quarantined = stored(layout, STREAM, batch, "quarantine", pa.table({"n": [batch]}))
+    before = _files(layout)
+    _publisher(layout)
+    gone = {each.files[0].name for each in (left,)} if batch == BATCHES else set()
+    assert {path.name for path in before - _files(layout)} == gone
+    assert (layout.quarantine(STREAM) / quarantined.files[0].name).exists() == (batch > BATCHES)
 
 
 def test_a_file_that_cannot_be_removed_holds_nothing_up(

@@ -37,6 +37,7 @@ from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 from status_cases import BATCH, NEXT, lines, results_folder
 
 #: before any test runs, whatever its clock is set to
@@ -352,14 +353,15 @@ def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout)
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aside = {"kind": "quarantine", "name": "0000000002-0-00000.parquet", "rows": 1}
+    path = layout.quarantine("orders") / "0000000002-0-00000.parquet"
     figures = {**BATCH, "batch": 2, "quarantined": {"unreadable row group": 1}, "rows_set_aside": 1}
-    MANIFEST.replace(
-        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
-    )
     reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 row)"
     place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}
-    pq.write_table(pa.table(place), layout.quarantine("orders") / str(aside["name"]))
+    pq.write_table(pa.table(place), path)
+    files = [listed("quarantine", path, 1)]
+    MANIFEST.replace(
+        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": files, "batches": [figures]}
+    )
     told = lines(layout)
     assert (
         f"set aside: 1 record: unreadable row group\n    for example in batch 2, from {origin}: {reason}"
