@@ -342,15 +342,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=["kept", "cuts"], default=["kept", "cuts"])
+    parser.add_argument("part", nargs="?", choices=["kept", "cuts"], help="default: both")
     parser.add_argument("--cuts", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=60.0)
     given = parser.parse_args()
     console = Console(width=170)
     judged = []
-    if "kept" in given.parts:
+    if given.part in (None, "kept"):
         judged += kept_by_tuple(console)
-    if "cuts" in given.parts:
+    if given.part in (None, "cuts"):
         judged += many_cuts(console, given.cuts, given.minutes * 60)
     for holds, text in judged:
         console.print(f"{'held    ' if holds else 'NOT HELD'} {text}", highlight=False)

@@ -2,7 +2,7 @@
 
 D1 and D2 of `selection_paper`, their first 10 attributes, in Parquet files that are a batch each; D2
 begins in the middle of a file. The recomputation period lambda is one file's rows, the matcher is held to
-the ASC side, mu is the default. The controller works beside the stream, so the next file arrives when
+the ASC side and to Hybrid sequences, mu is the default. The controller works beside the stream, so the next file arrives when
 the controller has had PAUSE seconds after its sample of the file before: the figure is in periods. Queries: Q1 of seed 11, 20 conjunctions of 5 to 7 ranges of 10 to 40
 values. The optimum for D2 is the cheaper of the best fixed order (exhaustive) and a Hybrid sequence found
 at leisure, both on D2's own tuples. Everything shown is read from the run's `events.jsonl`.
@@ -114,6 +114,7 @@ def run_drift(spark: SparkSession, output: Path, small: bool, expect: Expectatio
         engine = Engine(
             spark,
             strategy="asc",
+            sequence="hybrid",
             recomputation_period_tuples=scale.file_rows,
             sample_tuples=scale.sample_tuples,
         )

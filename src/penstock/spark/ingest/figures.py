@@ -74,9 +74,9 @@ def figures_of(
 
 def view_pairs_of(counts: StageCounts, program: StreamProgram) -> dict[str, int]:
     """The (tuple, view) pairs of the views that matched, by definition of a view."""
-    numbers = program.definitions
+    views, numbers = program.views, program.definitions
     return {
-        counted_as(program.views[index], numbers[index] if numbers else 1): int(counts.view_pairs[index])
+        counted_as(views[index], numbers[index] if numbers else 1): int(counts.view_pairs[index])
         for index in np.flatnonzero(counts.view_pairs).tolist()
     }
 
