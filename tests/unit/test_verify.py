@@ -26,18 +26,19 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import write_staged
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """Two batches of a stream, and a log with a run of tuples."""
     found = Layout.of(tmp_path / "out", None)
-    found.open()
+    found.open().close()
     CatalogWriter(found).write({"s": StructType()}, {})
     publisher = Publisher(found, "s")
     for batch in range(2):
@@ -98,11 +99,11 @@ def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> 
 
 def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:
     (layout.log("s").files / tuples_kind(1) / "0.arrow").unlink()
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     try:
         found = _verify(layout)
     finally:
-        lock.release()
+        owner.close()
     assert found.exit_code == 0
     assert "it was not checked" in found.stdout
     assert _verify(layout).exit_code == 1

@@ -83,6 +83,11 @@ class Writer:
         return self.host != socket.gethostname()
 
     @property
+    def is_this_process(self) -> bool:
+        """Whether it is the calling process, or one before it that had the same number."""
+        return (self.host, self.process) == (socket.gethostname(), os.getpid())
+
+    @property
     def is_running(self) -> bool:
         """Whether it has not closed the ledger and its process still runs; False of a process of another host."""
         return not (self.is_closed or self.is_elsewhere) and is_running(self.process, self.since)
@@ -90,7 +95,7 @@ class Writer:
     def name(self) -> str:
         """Return who it is, for messages."""
         moment = datetime.fromtimestamp(self.since, UTC)
-        if (self.host, self.process) == (socket.gethostname(), os.getpid()):
+        if self.is_this_process:
             return f"another run of this process since {moment:%Y-%m-%d %H:%M:%S} UTC"
         return f"process {self.process} of host {self.host} since {moment:%Y-%m-%d %H:%M:%S} UTC"
 
