@@ -33,6 +33,8 @@ from penstock.spark.storage.bindings import (
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
 VIEW = WindowDefinition("v", "v:1", SQL)
 PLAN = WindowPlan(

@@ -275,7 +275,9 @@ def _starting(starting: Mapping[str, Any]) -> Document:
     """
     told = {"pid": starting["pid"], "started": starting["time"]}
     begun = datetime.fromisoformat(starting["time"]).timestamp()
-    if starting.get("host") != socket.gethostname() or is_running(starting["pid"], begun):
+    if starting.get("host", socket.gethostname()) != socket.gethostname() or is_running(
+        starting["pid"], begun
+    ):
         return {**told, "state": "starting", "reason": None}
     reason = (
         f"process {starting['pid']} ended while it was starting (killed, out of memory, or the machine stopped). "
