@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from forms import ALL, INTERPRETED, memory_folder
+from ledger_cases import commit_briefly
 from penstock.spark.storage import ledgers
 
 if TYPE_CHECKING:
@@ -136,10 +137,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
+@pytest.fixture
+def own_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test changes documents itself, without a run that has their ledger open."""
+    commit_briefly(monkeypatch)
+
+
 @pytest.fixture(autouse=True)
 def _ledgers_are_closed() -> Iterator[None]:
     """What a test has opened of ledgers is closed behind it: select() takes no descriptor beyond the 1,024th."""
-    before = {*ledgers._readers, *ledgers._writers}
+    before = ledgers.opened_folders()
     yield
-    for folder in {*ledgers._readers, *ledgers._writers} - before:
+    for folder in ledgers.opened_folders() - before:
         ledgers.LedgerFolder(folder).close()

@@ -47,7 +47,7 @@ def batch(number: int, **fields: Any) -> bytes:
 def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = None) -> Layout:
     """A results folder of a stream `orders` with two batches: selections with hostile names, rows, and records set aside."""
     layout = Layout(folder, folder / "_penstock" / "checkpoint")
-    layout.open()
+    ledger = layout.open()
     stream = StructType().add("id", LongType()).add("note", StringType())
     names = ["large", "silent", SCRIPT, QUOTED, LONG]
     plain = {
@@ -88,6 +88,7 @@ def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = No
             layout.manifests("orders")[number],
             {"first": number, "last": number, "files": files, "batches": [figures]},
         )
+    ledger.close()
     replace_json(layout.status, {"version": 1, "state": "running"})
     layout.events.write_bytes(
         event(0, "run_started")

@@ -39,7 +39,7 @@ NEXT = {
 def results_folder(tmp_path: Path) -> Layout:
     """A results folder with two published batches of one stream, the second with records set aside."""
     layout = Layout(tmp_path / "out", tmp_path / "out" / "_penstock" / "checkpoint")
-    layout.open()
+    ledger = layout.open()
     views = {
         "large": {"stream": "orders", "projection": None},
         "silent": {"stream": "orders", "projection": None},
@@ -62,6 +62,7 @@ def results_folder(tmp_path: Path) -> Layout:
             layout.manifests("orders")[batch],
             {"first": batch, "last": batch, "files": files, "batches": [figures]},
         )
+    ledger.close()
     return layout
 
 

@@ -34,6 +34,8 @@ from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIE
 from penstock.spark.storage.layout import Layout
 from publishing import listed
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
 VIEW = WindowDefinition("v", "v:1", SQL)
 PLAN = WindowPlan(

@@ -21,6 +21,8 @@ from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader, StreamLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SECOND = 1_000_000
 
 

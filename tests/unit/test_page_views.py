@@ -98,6 +98,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "definition": "hours:1",
         "floor": None,
     }
+    ledger = found.ledger.open()
     RESULT_VIEWS.put(found.result_views("orders")[0], {"views": {"hours": described}})
     kept = found.results("hours")
     kept.mkdir(parents=True)
@@ -146,6 +147,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
             "published": 0.0,
         },
     )
+    ledger.close()
     swap = {"evaluations_before": 3.0, "evaluations": 2.0, "runner_up_evaluations": 2.5}
     switched = {
         "order": ["new tuples of a meet b"],

@@ -29,6 +29,8 @@ from penstock.spark.log.stream_log import SEGMENT, StreamLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import PARTIALS_FILES, Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SECOND, TUPLES = 1_000_000, "tuples/0"
 PLAN = RunPlan(("k",), "ts", HashRouter(("k",), 2))
 

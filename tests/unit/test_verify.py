@@ -24,19 +24,20 @@ from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 from publishing import stored
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """Two batches of a stream, and a log with a run of tuples."""
     found = Layout.of(tmp_path / "out", None)
-    found.open()
+    found.open().close()
     CatalogWriter(found).write({"s": StructType()}, {})
     publisher = Publisher(found, "s")
     for batch in range(2):
@@ -94,11 +95,11 @@ def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> 
 
 def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:
     (layout.log("s").files / tuples_kind(1) / "0.arrow").unlink()
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     try:
         found = _verify(layout)
     finally:
-        lock.release()
+        owner.close()
     assert found.exit_code == 0
     assert "it was not checked" in found.stdout
     assert _verify(layout).exit_code == 1

@@ -28,6 +28,8 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from window_cases import stream_of
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SIZE, EACH, SINCE, FAR_BACK = 20, 10, 10_000, 2_000
 VIEW = WindowPlan(
     "v", "t", Windows(SIZE, SIZE), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.1)

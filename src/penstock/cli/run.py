@@ -94,7 +94,7 @@ def run(
         raise InputError("--ended requires --available-now.")
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
     asked = Asked.of(script, functions, conf or (), tune or ())
-    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
+    with _checked(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
         engine, text = open_script(script, master, conf, tune, functions, purpose="run")
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
@@ -198,21 +198,15 @@ class Starting:
 
 
 @contextmanager
-def _kept_for_us(output: Path, checkpoint: Path | None) -> Iterator[None]:
-    """Check the folders before Spark starts, and lock an existing checkpoint."""
+def _checked(output: Path, checkpoint: Path | None) -> Iterator[None]:
+    """Check the folders before Spark starts, and report the start to their readers."""
     from penstock.spark.reporting.starting import told_as_starting
-    from penstock.spark.storage.checkpoint_lock import CheckpointLock
     from penstock.spark.storage.layout import Layout
 
     layout = Layout.of(output, checkpoint)
     layout.check()
-    lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None
-    try:
-        with told_as_starting(layout) if lock is not None else nullcontext():
-            yield
-    finally:
-        if lock is not None:
-            lock.release()
+    with told_as_starting(layout) if layout.checkpoint.is_dir() else nullcontext():
+        yield
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +20,6 @@ from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import LANES, TABLES
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.formats import MANIFEST
@@ -27,6 +27,8 @@ from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
+from penstock.stores.ledger import Writer
+from penstock.stores.processes import is_running
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
@@ -85,8 +87,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     document = book.document()
     document.pop("at_time", None)
     document["output"] = str(layout.output)
-    holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
-    _judge(document, holder)
+    _judge(document, layout.ledger.owner())
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
@@ -239,16 +240,23 @@ def _text(record: bytes | str | None) -> str | None:
     return record.decode("utf-8", "replace") if isinstance(record, bytes) else record
 
 
-def _judge(document: Document, holder: int | None) -> None:
-    """What the run is doing: what it said last, and whether its process is still there."""
+def _judge(document: Document, owner: Writer | None) -> None:
+    """What the run is doing: what it said last, and whether its process is still there.
+
+    Args:
+        document: takes it in.
+        owner: who has the ledger open for writing; one of another host may have ended.
+    """
     said = document["state"]
     starting = document.pop("starting", None)
-    if starting is not None:
-        document.update(_starting(starting, holder))
-    elif holder is not None:
-        if document.get("pid") != holder or said == "unknown":
-            document["state"] = "starting"
-        document["pid"] = holder
+    if owner is not None:
+        if starting is not None or document.get("pid") != owner.process or said == "unknown":
+            document.update(state="starting", reason=None)
+        if starting is not None:
+            document["started"] = starting["time"]
+        document["pid"] = owner.process
+    elif starting is not None:
+        document.update(_starting(starting))
     elif said == "running":
         document["state"] = "dead"
         document["reason"] = (
@@ -259,16 +267,18 @@ def _judge(document: Document, holder: int | None) -> None:
         document["state"] = "never started"
 
 
-def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
-    """What is told of a run that has begun and has not reported yet.
+def _starting(starting: Mapping[str, Any]) -> Document:
+    """What is told of a run that has begun and has not opened the ledger yet.
 
     Args:
-        starting: its `pid` and `time`.
-        holder: the process that holds the checkpoint's lock.
+        starting: its `pid`, `host` and `time`.
     """
     told = {"pid": starting["pid"], "started": starting["time"]}
-    if holder is not None:
-        return {**told, "state": "starting", "reason": None, "pid": holder}
+    begun = datetime.fromisoformat(starting["time"]).timestamp()
+    if starting.get("host", socket.gethostname()) != socket.gethostname() or is_running(
+        starting["pid"], begun
+    ):
+        return {**told, "state": "starting", "reason": None}
     reason = (
         f"process {starting['pid']} ended while it was starting (killed, out of memory, or the machine stopped). "
         "Run the same command again to continue"

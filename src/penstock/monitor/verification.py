@@ -23,7 +23,6 @@ from penstock.spark.publication.manifests import ListedFile, located, read_publi
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.bindings import PlanLog
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.columns import batches_of, metadata_of
 from penstock.spark.storage.deadlines import read_deadlines
 from penstock.spark.storage.documents import read_json, unsealed
@@ -58,7 +57,7 @@ from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
-from penstock.stores.sqlite_ledger import SqliteReader
+from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
 #: documents of the ledger by the first part of their keys; those of registers are read by what knows more of them
@@ -177,7 +176,9 @@ def verify(folder: Path) -> Findings:
     if checkpoint.parts[-2:] == layout.checkpoint.parts[-2:]:
         checkpoint = layout.checkpoint
     layout = Layout(layout.output, checkpoint)
-    found = Findings(layout.output, checkpoint, lock_holder(checkpoint))
+    found = Findings(layout.output, checkpoint)
+    owner = found.look(layout.ledger.path, layout.ledger.owner)
+    found.writer = None if owner is None else owner.process
     _output(layout, found)
     if found.writer is None:
         _checkpoint(layout, found)
@@ -258,8 +259,8 @@ def _ledger(layout: Layout, found: Findings) -> None:
         return
     found.files += 1
     found.bytes += path.stat().st_size
-    if isinstance(reader, SqliteReader):
-        with reader.snapshot() as view:
+    with reader.snapshot() as view:
+        if isinstance(view, SqliteView):
             found.look(path, view.check_sums)
     for key, _ in found.look(path, lambda: list(reader.scan())) or ():
         document = StoredDocument(layout.ledger, key)

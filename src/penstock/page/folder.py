@@ -20,7 +20,6 @@ from penstock.page.overview import overview_answer
 from penstock.page.tail import EventTail
 from penstock.page.views import RowSamples, ViewIndex, ViewTable
 from penstock.spark.reporting.catalog import known_catalog
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
 
 _log = logging.getLogger(__name__)
@@ -187,11 +186,8 @@ class FolderReader:
     def _signature(self) -> Signature:
         """Changes with everything that the status depends on, but for the clock."""
         files = (self.layout.events, self.layout.status)
-        checkpoint = self.layout.checkpoint
-        if self._snapshot is not None:
-            checkpoint = Path(self._snapshot.document.get("checkpoint") or checkpoint)
         told = self.layout.catalog.signature()
-        return (*map(file_signature, files), told, lock_holder(checkpoint), self.layout.output.is_dir())
+        return (*map(file_signature, files), told, self.layout.ledger.owner(), self.layout.output.is_dir())
 
     def _publish(self) -> None:
         before = self._snapshot

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import slatedb.uniffi as slate
 
 from penstock.errors import DamagedError, FencedError, StoreFailedError
+from penstock.stores.ledger import ClosedError
 
 Result = TypeVar("Result")
 
@@ -131,7 +132,7 @@ class SlatePlace:
             if error.reason == slate.CloseReason.FENCED:
                 raise FencedError(self.address, successor()) from None
             if error.reason == slate.CloseReason.CLEAN:
-                raise ValueError(f"{self.address} (the ledger) is closed") from None
+                raise ClosedError(self.address) from None
             raise StoreFailedError(errno.EIO, str(error), self.address) from error
         except slate.Error as error:
             told = str(error)

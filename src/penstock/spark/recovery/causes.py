@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from penstock.errors import (
     CheckpointError,
     DamagedError,
+    FencedError,
     FunctionFailedError,
     FunctionRaisedError,
     InputError,
@@ -29,6 +30,7 @@ from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
 
 SESSION_ENDED = "session_ended"
 STOPPED_OUTSIDE = "stopped_outside"
+TAKEN_OVER = "taken_over"
 SLOW_START = "slow_start"
 SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
@@ -88,6 +90,13 @@ _RULES = (
         r"|Py4JNetworkError|Answer from Java side is empty",
         False,
         _ENDED,
+        is_detailed=False,
+    ),
+    _rule(
+        "checkpoint_shared",
+        r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log",
+        True,
+        "another run wrote to Spark's checkpoint of the stream",
         is_detailed=False,
     ),
     _rule(
@@ -220,6 +229,8 @@ def _cause_of(error: BaseException) -> Cause:
     for each in chain:
         if isinstance(each, StoppedOutsideError):
             return Cause(STOPPED_OUTSIDE, str(each))
+        if isinstance(each, FencedError):
+            return Cause(TAKEN_OVER, str(each))
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))
@@ -257,6 +268,8 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     if failed:
         named = _FUNCTION.match(failed[-1])
         return Cause("function_failed", failed[-1], function=named.group(1) if named else None)
+    if own and own[-1][0] == FencedError.__name__:
+        return Cause(TAKEN_OVER, own[-1][1])
     reason = _innermost(text)
     for rule in rules:
         hit = rule.pattern.search(text)

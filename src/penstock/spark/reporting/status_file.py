@@ -46,6 +46,7 @@ class StatusFile:
         self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
         self._written = -1
         self._closing = threading.Event()
+        self._is_left = False
         self._thread = threading.Thread(target=self._follow, daemon=True, name="penstock-status")
         self._thread.start()
 
@@ -63,6 +64,11 @@ class StatusFile:
         self._closing.set()
         self._thread.join()
 
+    def leave(self) -> None:
+        """Writes nothing any more: the folder is another run's."""
+        self._is_left = True
+        self._closing.set()
+
     def _follow(self) -> None:
         pause = self._every
         while not self._closing.wait(pause):
@@ -73,7 +79,7 @@ class StatusFile:
 
     def _write(self) -> None:
         changes = self.book.changes
-        if changes == self._written:
+        if changes == self._written or self._is_left:
             return
         try:
             replace_bytes(self._layout.status, sealed(self.book.document(), default=str))

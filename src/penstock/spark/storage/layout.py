@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, InputError
+from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, FencedError, InputError
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.ledgers import LedgerFolder
+from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.local_files import LocalFiles
@@ -249,9 +249,14 @@ class Layout:
         Raises:
             InputError: the output is something else than a results folder.
             ConnectionFailedError: a folder cannot be written.
-            CheckpointError: the output holds the results of another checkpoint, or the checkpoint
-                was written by an incompatible version.
+            CheckpointError: the output holds the results of another checkpoint, the checkpoint was written by an incompatible
+                version, or a run that lives uses both.
+            DamagedError: the ledger is missing or damaged.
         """
+        self._check_fit()
+        self._refuse_in_use()
+
+    def _check_fit(self) -> None:
         try:
             if self.output.is_file() or (
                 self.output.is_dir()
@@ -300,8 +305,31 @@ class Layout:
             _refuse_other_layout(f"output {self.output}", identity)
             raise DamagedError(str(self.ledger), "(the ledger of the results folder) is missing")
 
-    def open(self) -> None:
-        """Creates both folders and makes sure that they belong together.
+    def _refuse_in_use(self) -> None:
+        instead = "or name another output folder and checkpoint"
+        if self.ledger.run is not None:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is in use by another run of this process; stop that first, {instead}"
+            )
+        owner = self.ledger.owner()
+        if owner is not None and owner.is_running and not owner.is_this_process:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is in use by {owner.name()}. Stop that process, {instead}"
+            )
+
+    def open(
+        self,
+        lives: Callable[[], bool] = lambda: False,
+        on_fenced: Callable[[FencedError], None] = lambda _: None,
+    ) -> RunLedger:
+        """Creates both folders, makes sure that they belong together, and opens the ledger for writing.
+
+        Args:
+            lives: whether the run that it is opened for still runs.
+            on_fenced: called by the thread whose commit failed because another process has taken over.
+
+        Returns:
+            The ledger. The run closes it at its end.
 
         Raises:
             InputError: as `check`.
@@ -315,11 +343,18 @@ class Layout:
             known = read_json(identity, IDENTITY)
             assert known is not None, "it has just been put"
             # before the folder says that it has one
-            _ = self.ledger.writer
-            put_json_if_absent(self.output / "_penstock" / "identity.json", known)
+            ledger = self.ledger.open(lives, on_fenced)
         except OSError as error:
             raise _unusable(error, self.output) from error
-        self.check()
+        try:
+            put_json_if_absent(self.output / "_penstock" / "identity.json", known)
+            self._check_fit()
+        except BaseException as error:
+            ledger.close()
+            if isinstance(error, OSError):
+                raise _unusable(error, self.output) from error
+            raise
+        return ledger
 
 
 def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:

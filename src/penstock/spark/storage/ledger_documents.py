@@ -83,7 +83,7 @@ class StoredDocuments:
 
     def exists(self) -> bool:
         """Whether one exists."""
-        return bool(self._keys())
+        return next(self._keys(), None) is not None
 
     def numbers(self) -> list[int]:
         """The numbers of those that exist, ascending."""
@@ -93,8 +93,8 @@ class StoredDocuments:
     def last(self) -> int:
         """The largest number of those that exist; -1 where none does."""
         reader = self.ledger.reader
-        found = () if reader is None else reader.scan(self.prefix, before="", reverse=True, limit=1)
-        return next((key[-1] for key, _ in found if isinstance(key[-1], int)), -1)
+        found = () if reader is None else reader.keys(self.prefix, before="", reverse=True, limit=1)
+        return next((key[-1] for key in found if isinstance(key[-1], int)), -1)
 
     def between(self, first: int, last: int, kind: str) -> dict[int, dict[str, Any]]:
         """Those that exist of some numbers, in order; all of one state of the ledger.
@@ -142,11 +142,19 @@ class StoredDocuments:
     def groups(self) -> list[str]:
         """The parts of keys behind the prefix under which documents exist, in order."""
         reader = self.ledger.reader
-        found = () if reader is None else reader.scan(self.prefix)
-        return list(dict.fromkeys(str(key[len(self.prefix)]) for key, _ in found))
+        found: list[str] = []
+        if reader is None:
+            return found
+        after: str | int | None = None
+        while (key := next(reader.keys(self.prefix, after=after, limit=1), None)) is not None:
+            after = key[len(self.prefix)]
+            found.append(str(after))
+        return found
 
-    def _keys(self) -> list[Key]:
-        return [key for key, _ in self._entries()]
+    def _keys(self) -> Iterator[Key]:
+        reader, length = self.ledger.reader, len(self.prefix) + 1
+        found = () if reader is None else reader.keys(self.prefix)
+        return (key for key in found if len(key) == length)
 
     def _entries(self) -> list[Entry]:
         reader, length = self.ledger.reader, len(self.prefix) + 1
