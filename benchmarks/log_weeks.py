@@ -155,7 +155,7 @@ def main() -> int:
             (now - then) / len(numbers)
             for now, then in zip((time.thread_time(), time.process_time()), began, strict=True)
         )
-        sizes = _sizes(weeks.layout.log(STREAM))
+        sizes = _sizes(weeks.layout.output)
         kept = numbers.stop - weeks.reader.first
         rows.append((own, whole, float(len(sizes)), float(sum(sizes)), _start(folder)))
         shown = (own * 1e3, whole * 1e3, weeks.longest * 1e3, rows[-1][4] * 1e3)

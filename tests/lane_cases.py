@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine_cases import names
-from log_places import log_at
 from penstock.operators.windows.aggregates import ROWS
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS
@@ -41,6 +40,7 @@ from penstock.spark.results.window_staging import write_staged
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.stored_log import StoredLog
 from penstock.trigger import Trigger
 
 #: kind of the files that `Feed` writes
@@ -145,11 +145,11 @@ class _ShardPairs:
 
     cut: Cut
     staging: str
-    folders: Mapping[str, Path]
+    logs: Mapping[str, StoredLog]
     operators: Mapping[str, int]
 
     def __call__(self, shard: int) -> MadeResults:
-        readers = {name: LogReader(log_at(folder)) for name, folder in self.folders.items()}
+        readers = {name: LogReader(log) for name, log in self.logs.items()}
 
         def tally(reader: LogReader, entries: Sequence[Entry]) -> pa.Table:
             operator = next(self.operators[name] for name, each in readers.items() if each is reader)
@@ -182,7 +182,7 @@ class Feed:
         self.stream = stream
         self._rng = rng
         self._log = StreamLog(layout.log(stream))
-        (self._log.folder / "files" / TALLIES).mkdir(parents=True, exist_ok=True)
+        self._log.path(TALLIES, "").mkdir(parents=True, exist_ok=True)
         self.tuples = SCHEMA.empty_table()
         #: by entry how many tuples there are up to it
         self._sizes: list[int] = []

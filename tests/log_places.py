@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.spark.storage.ledgers import LedgerFile
+from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.spark.storage.stored_log import StoredLog
 
 
 def log_at(folder: Path) -> StoredLog:
     """The log of a folder."""
-    return StoredLog(LedgerFile(folder / "ledger.sqlite"), "log", folder / "files")
+    return StoredLog(LedgerFolder(folder), "log", folder / "files")

@@ -201,14 +201,15 @@ def test_windows_whose_log_was_set_back_are_refused(
     spark: SparkSession, tmp_path: Path, log: LogWriter
 ) -> None:
     """They have taken in an entry that the older copy of the log does not have."""
-    folder = log.layout.log("orders")
+    ledger = log.layout.ledger
     log.put(100)
-    shutil.copytree(folder, tmp_path / "copy")
+    ledger.close()
+    shutil.copy(ledger.path, tmp_path / "copy")
     log.put(100)
     log.put(100)
     _follow(spark, log)
-    shutil.rmtree(folder)
-    shutil.copytree(tmp_path / "copy", folder)
+    ledger.close()
+    shutil.copy(tmp_path / "copy", ledger.path)
     told = "reader windows of stream orders continues with entry 3 of the log, .* ends before entry 2"
     with pytest.raises(
         StreamFailedError, match=rf"{told}: one of them was restored.*Restore the newest copy"

@@ -25,7 +25,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = pytest.mark.spark
 
 #: what is found out anew where it is gone; a file of `files/` that is listed has a second name
-FOUND_ANEW = ("_penstock/status.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
+FOUND_ANEW = ("_penstock/status.json", "/files.jsonl", "_penstock/files/")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,6 @@ LOOKED_AT = (
     ("cut", "_penstock/ledger.db"),
     ("empty", "matches/s/*-to-*.parquet"),
     ("cut", "results/sums/*.parquet"),
-    ("gone", "_penstock/checkpoint/s/log/entries/*5.json"),
     *((how, "_penstock/checkpoint/s/spark/metadata") for how in DAMAGES),
     ("flipped", "_penstock/checkpoint/identity.json"),
 )

@@ -17,9 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine_cases import names
-from log_places import log_at
 from penstock.errors import CheckpointError
-from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication import compaction, publish
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
@@ -135,14 +133,6 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[
     calls.clear()
     durable.make_folder(tmp_path / "a" / "b" / "c")
     assert not calls
-
-
-def test_a_new_log_lasts_with_the_folders_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    layout = _layout(tmp_path)
-    folder = layout.log(STREAM)
-    StreamLog(log_at(folder))
-    above = (tmp_path, layout.output, layout.checkpoint, folder.parent, folder)
-    assert {("sync", str(each)) for each in above} <= set(calls)
 
 
 def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_alone(tmp_path: Path) -> None:

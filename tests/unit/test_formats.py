@@ -41,6 +41,7 @@ from penstock.spark.storage.formats import (
     BACKFILL,
     BASE_NUMBER,
     LANE,
+    LEAVING,
     NETWORK,
     SCHEDULE,
     TOPICS,
@@ -181,8 +182,13 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
     ),
     "LOG_SEGMENT": (
         lambda layout: _segment(layout, 1e12),
-        lambda layout: _log(layout).entry(0),
+        lambda layout: Segments(layout.log("s"), 1e12, 10**9).tidy(),
         lambda layout: layout.log("s").segments[0],
+    ),
+    "LEAVING": (
+        lambda layout: LEAVING.put(layout.log("s").leaving[0], {"files": []}),
+        lambda layout: LEAVING.read(layout.log("s").leaving[0]),
+        lambda layout: layout.log("s").leaving[0],
     ),
     "LOG_KEPT": (
         lambda layout: _segment(layout, 0),

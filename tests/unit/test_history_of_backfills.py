@@ -33,7 +33,7 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     tmp_path: Path, is_given_twice: bool
 ) -> None:
     log = StreamLog(log_at(tmp_path))
-    log.path("partials", "").mkdir()
+    log.path("partials", "").mkdir(parents=True)
     program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
     number, newest, furthest = -1, SINCE, 0

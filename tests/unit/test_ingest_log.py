@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, Kept, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
-from penstock.stores import durable
+from penstock.stores.sqlite_ledger import SqliteLedger
 
 OTHERS: dict[str, Callable[[IngestLog], object]] = {
     "idle": lambda log: log.put_idle(20),
@@ -63,11 +64,14 @@ def test_a_batch_is_in_the_log_whatever_put_failed_before_it(
     log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
     put(log, 0)
 
-    def refuse(folder: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(folder))
+    commit = SqliteLedger.commit
+
+    def commit_and_fail(ledger: SqliteLedger, *changes: Any, **named: Any) -> None:
+        commit(ledger, *changes, **named)
+        raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable, "sync_folder", refuse)
+        patched.setattr(SqliteLedger, "commit", commit_and_fail)
         with pytest.raises(OSError, match="Input/output error"):
             OTHERS[other](log)
     put(log, 1)

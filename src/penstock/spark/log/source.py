@@ -33,7 +33,7 @@ def following(session: SparkSession, log: StoredLog, reader: str, after: int, en
         entries: most entries of a batch.
     """
     session.dataSource.register(LogSource)
-    place = {"ledger": str(log.ledger), "log": log.name, "files": str(log.files)}
+    place = {"ledger": str(log.ledger.folder), "log": log.name, "files": str(log.files)}
     options = {**place, "reader": reader, "after": str(after), "entries": str(entries)}
     return session.readStream.format(LogSource.name()).options(**options).load()
 
