@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
+S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").glob("*.jar"))
 
 # the same examples each time, however slow the machine; `make test-all` draws others
 settings.register_profile(
@@ -79,7 +80,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
-        .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
+        .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *S3_JARS])))
         .config(map=CHECKPOINTS)
         .config(map=INTERPRETED)
     )
@@ -126,6 +127,16 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with server:
         server.create_bucket("bucket")
         yield server
+
+
+@pytest.fixture
+def s3_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The S3 server, which Spark and the environment know."""
+    if not any(jar.name.startswith("hadoop-aws-") for jar in S3_JARS):
+        pytest.skip("Hadoop's file system of S3 is not there: `make s3-jars` fetches it")
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from penstock.errors import ConnectionFailedError, InputError
+from penstock.errors import ConnectionFailedError, InputError, StoreFailedError
 from penstock.stores.durable import make_folder
 from penstock.stores.file_cache import FileCache
 from penstock.stores.files import Files
@@ -136,6 +137,10 @@ class StoreAddress:
         """Return the address of something beneath this one."""
         return StoreAddress(self.scheme, self.bucket, f"{self.path}/{part}".lstrip("/"), self.options)
 
+    def pinned(self) -> StoreAddress:
+        """Return this address with the options of the environment, so that it means the same on another machine."""
+        return StoreAddress(self.scheme, self.bucket, self.path, self.configuration())
+
     def files(self, cache: FileCache | None = None) -> Files:
         """Return the files at this address.
 
@@ -148,7 +153,7 @@ class StoreAddress:
             folder = Path(tempfile.mkdtemp(prefix="penstock-copies-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             cache = FileCache(folder)
-        return ObjectFiles(self._store(_RETRIES), str(self), cache)
+        return ObjectFiles(self.store(), str(self), cache)
 
     def ledger(self) -> Ledger:
         """Return the ledger at this address, opened for writing: the writer before is fenced; see `Ledger`."""
@@ -201,6 +206,23 @@ class StoreAddress:
                 f"{self}: the store lacks conditional writes (put if absent), which Penstock needs; use another store"
             )
 
+    def has_objects(self) -> bool:
+        """Return whether an object is at this address of an object store, or below it, which also shows that it can be read.
+
+        Raises:
+            ConnectionFailedError: no such bucket, wrong credentials, no permission, or the store does not answer.
+        """
+        bucket = StoreAddress(self.scheme, self.bucket, "", self.options)._store(_FIRST_RETRIES)
+        try:
+            with failures(str(self), "reading and listing"):
+                if next(iter(bucket.list(self.path or None, chunk_size=1)), None):
+                    return True
+                with suppress(FileNotFoundError):
+                    return bool(self.path and bucket.head(self.path))
+        except StoreFailedError as error:
+            raise ConnectionFailedError(f"{self}: the store does not answer: {error.strerror}") from error
+        return False
+
     def _has_sqlite(self) -> bool:
         """Whether the ledger is one of SQLite: as it was created, else by the file system."""
         return self.is_local and ledger_path(Path(self.path)).name == _SQLITE_NAME
@@ -219,13 +241,14 @@ class StoreAddress:
                 next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))
-        for name, value in self._configuration().items():
+        for name, value in self.configuration().items():
             os.environ[name.upper()] = value
         if self._is_plain_http():
             os.environ["AWS_ALLOW_HTTP" if self.scheme == "s3" else "AZURE_ALLOW_HTTP"] = "true"
         return SlatePlace(SlateStore.resolve(f"{self.scheme}://{self.bucket}"), ledger.path, str(ledger))
 
-    def _configuration(self) -> dict[str, str]:
+    def configuration(self) -> dict[str, str]:
+        """Return the store's options: those of the environment, and those of the address, which go before them."""
         found = {
             name: os.environ[name.upper()]
             for name in _TRAVELLING.get(self.scheme, ())
@@ -235,8 +258,12 @@ class StoreAddress:
 
     def _is_plain_http(self) -> bool:
         return any(
-            value.startswith("http://") for name, value in self._configuration().items() if "endpoint" in name
+            value.startswith("http://") for name, value in self.configuration().items() if "endpoint" in name
         )
+
+    def store(self) -> ObjectStore:
+        """Return obstore's client of this address, which must be one of an object store."""
+        return self._store(_RETRIES)
 
     def _store(self, retries: Mapping[str, Any]) -> ObjectStore:
         # each kind has types of its own for what are mappings
@@ -244,11 +271,29 @@ class StoreAddress:
         client = {"allow_http": True} if self._is_plain_http() else {}
         try:
             store: ObjectStore = kind.from_url(
-                str(self), config=self._configuration(), client_options=client, retry_config=dict(retries)
+                str(self), config=self.configuration(), client_options=client, retry_config=dict(retries)
             )
         except (BaseError, ValueError) as error:
             raise InputError(f"{self}: {short(error)}") from error
         return store
+
+
+def export_options(options: Mapping[str, str]) -> None:
+    """Set options of stores as variables of this process's environment, which every store and Spark follow.
+
+    Args:
+        options: by the names of the variables, in any case.
+
+    Raises:
+        InputError: one is no option of a store.
+    """
+    known = tuple(prefix for prefixes in _PREFIXES.values() for prefix in prefixes)
+    for name in options:
+        if not name.lower().startswith(known):
+            raise InputError(
+                f"store.{name} is not an option of a store: their names begin with {', '.join(known)}"
+            )
+    os.environ.update({name.upper(): value for name, value in options.items()})
 
 
 def ledger_path(folder: Path) -> Path:

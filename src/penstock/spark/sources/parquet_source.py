@@ -23,10 +23,11 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
+from penstock.spark.sessions.file_systems import object_address
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, in_types, rescue
-from penstock.spark.sources.patterns import by_name, table_path
+from penstock.spark.sources.patterns import by_name, is_pattern, table_path
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -45,6 +46,7 @@ from penstock.spark.tasks.parquet_files import (
 )
 from penstock.spark.tasks.scan_stage import run_in_scan, split
 from penstock.spark.tasks.worker import SetAside, TaskReport
+from penstock.stores.object_reader import names_below
 
 #: the one schema Spark's binaryFile source has; only the path is read
 _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -118,7 +120,11 @@ class ParquetSource:
             cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, scanned // _LEAST_ROWS_A_TASK))
             times = self.times.epoch if self.times is not None else None
-            groups = [replace(group, step=steps.get(group.path, 0), times=times) for group in groups]
+            address = object_address(self.path)
+            store = () if address is None else tuple(sorted(address.configuration().items()))
+            groups = [
+                replace(group, step=steps.get(group.path, 0), times=times, store=store) for group in groups
+            ]
             reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
         return reports + self._run_behind(df.sparkSession, behind, doubtful, batch, steps)
 
@@ -273,3 +279,11 @@ def is_plain_folder(path: str) -> bool:
     """Whether a path is one local folder without partition folders (`key=value`), whose names become columns."""
     folder = Path(path.removeprefix("file://").removeprefix("file:"))
     return folder.is_dir() and not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())
+
+
+def is_plain_prefix(path: str) -> bool:
+    """Whether a path is a prefix of objects without partition folders."""
+    address = object_address(path)
+    if address is None or is_pattern(path):
+        return False
+    return not any("=" in name.rpartition("/")[0] for name in names_below(address))
