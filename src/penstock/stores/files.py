@@ -71,6 +71,14 @@ class Files(Protocol):
         """
         ...
 
+    def size(self, name: str) -> int:
+        """Return the bytes of a file.
+
+        Raises:
+            FileNotFoundError: no such file.
+        """
+        ...
+
     def open(self, name: str) -> AbstractContextManager[Path]:
         """Give a local path of a file, to be opened or mapped inside the `with` block.
 

@@ -44,6 +44,9 @@ class LocalFiles(Files):
     def get(self, name: str) -> bytes:
         return self._path(name).read_bytes()
 
+    def size(self, name: str) -> int:
+        return self._path(name).stat().st_size
+
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:
         path = self._path(name)

@@ -52,6 +52,10 @@ class ObjectFiles(Files):
         with failures(self.address(name), "reading"):
             return bytes(self.store.get(checked_name(name)).bytes())
 
+    def size(self, name: str) -> int:
+        with failures(self.address(name), "reading"):
+            return int(self.store.head(checked_name(name))["size"])
+
     def open(self, name: str) -> AbstractContextManager[Path]:
         return self.cache.open(checked_name(name), lambda path: self._fetch(name, path))
 

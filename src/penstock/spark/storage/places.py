@@ -1,0 +1,220 @@
+"""Files and folders of a run on any file system: a `Path` where it is local, else an `ObjectPath`, which reads alike."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from penstock.stores.address import StoreAddress
+from penstock.stores.files import Files
+from penstock.stores.local_files import LocalFiles
+
+#: files that are not whole yet
+_UNFINISHED = re.compile(r"\..*")
+#: one client of each address in a process, and one cache of copies
+_stores: dict[str, Files] = {}
+_guard = threading.Lock()
+
+
+def _opened(root: StoreAddress) -> Files:
+    with _guard:
+        if str(root) not in _stores:
+            _stores[str(root)] = root.files()
+        return _stores[str(root)]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """A file or folder in an object store, with what `pathlib.Path` has for reading it; it can be pickled.
+
+    Each method but `/` and the names is one request. A folder exists as long as a file is in it. Files that are not
+    finished, whose names begin with a dot, are passed over.
+
+    Attributes:
+        root: the store.
+        place: within it, without slashes at its ends.
+    """
+
+    root: StoreAddress
+    place: str = ""
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    def __truediv__(self, name: str) -> Self:
+        return type(self)(self.root, f"{self.place}/{name}".strip("/"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectPath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def address(self) -> StoreAddress:
+        """Its address."""
+        return self.root / self.place if self.place else self.root
+
+    @property
+    def files(self) -> Files:
+        """The store."""
+        return _opened(self.root)
+
+    @property
+    def parent(self) -> Self:
+        """The folder that has it."""
+        return type(self)(self.root, self.place.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.place.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The last part without its ending."""
+        return Path(self.name).stem
+
+    def with_name(self, name: str) -> Self:
+        """Return the path of another file in the same folder."""
+        return self.parent / name
+
+    def read_bytes(self) -> bytes:
+        """Return a file's content.
+
+        Raises:
+            FileNotFoundError: no such file.
+            StoreFailedError: the store failed.
+        """
+        return self.files.get(self.place)
+
+    def open(self) -> AbstractContextManager[Path]:
+        """Give a local copy inside the `with` block, see `Files.open`."""
+        return self.files.open(self.place)
+
+    def read_text(self) -> str:
+        """Return a file's content as text, see `read_bytes`."""
+        return self.read_bytes().decode()
+
+    def exists(self) -> bool:
+        """Return whether a file has this path, or is below it."""
+        with suppress(FileNotFoundError):
+            return bool(self.place) and self.size() >= 0
+        return self.is_dir()
+
+    def is_file(self) -> bool:
+        """Return whether a file has this path."""
+        with suppress(FileNotFoundError):
+            return self.size() >= 0
+        return False
+
+    def size(self) -> int:
+        """Return the bytes of a file.
+
+        Raises:
+            FileNotFoundError: no such file.
+        """
+        return self.files.size(self.place)
+
+    def is_dir(self) -> bool:
+        """Return whether a file is below this path."""
+        return next(self._below(), None) is not None
+
+    def iterdir(self) -> Iterator[Self]:
+        """Yield what is in a folder, in order of name: files, and folders with files."""
+        for name in dict.fromkeys(name.partition("/")[0] for name in self._below()):
+            yield self / name
+
+    def glob(self, pattern: str) -> Iterator[Self]:
+        """Yield the files and folders below this one whose path from here on matches a pattern, part by part."""
+        depth = pattern.count("/") + 1
+        found = (name.split("/")[:depth] for name in self._below())
+        for parts in dict.fromkeys(tuple(each) for each in found if len(each) == depth):
+            if all(map(fnmatchcase, parts, pattern.split("/"))):
+                yield self / "/".join(parts)
+
+    def modified(self) -> float:
+        """Return when a file was written, seconds since the epoch.
+
+        Raises:
+            FileNotFoundError: no such file.
+        """
+        for each in self.files.list(self.with_name("").place):
+            if each.name == self.place:
+                return each.modified
+        raise FileNotFoundError(str(self))
+
+    def write_bytes(self, content: bytes) -> None:
+        """Store a file, durable and whole on return."""
+        self.files.put(self.place, content)
+
+    def unlink(self, missing_ok: bool = True) -> None:  # noqa: ARG002 - a store does not tell
+        """Delete a file; one that does not exist is ignored."""
+        self.files.delete([self.place])
+
+    def remove_below(self) -> None:
+        """Delete all files in a folder."""
+        self.files.delete([(self / name).place for name in self._below()])
+
+    def _below(self) -> Iterator[str]:
+        begin = len(self.place) + 1 if self.place else 0
+        return (name[begin:] for name in self._names(self) if name[:begin].rstrip("/") == self.place)
+
+    def _names(self, folder: ObjectPath) -> Iterator[str]:
+        """Names of the files below a folder, those that mark folders left out."""
+        for each in self.files.list(folder.place.rstrip("/")):
+            if each.size and not _UNFINISHED.fullmatch(each.name.rpartition("/")[2]):
+                yield each.name
+
+
+#: a file or folder of a run
+Place = Path | ObjectPath
+
+
+def place_of(text: str | Path) -> Place:
+    """Return the place that a user has named.
+
+    Args:
+        text: a path, or the address of an object store, see `StoreAddress.of`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    address = StoreAddress.of(str(text))
+    return Path(address.path).resolve() if address.is_local else ObjectPath(address.pinned())
+
+
+def address_of(place: Place) -> StoreAddress:
+    """Return the address of a place."""
+    return place.address if isinstance(place, ObjectPath) else StoreAddress("file", "", str(place.absolute()))
+
+
+def files_in(folder: Place) -> Files:
+    """Return the files of a folder."""
+    return _opened(folder.address) if isinstance(folder, ObjectPath) else LocalFiles(folder)
+
+
+def opened(place: Place) -> AbstractContextManager[Path]:
+    """Give a local path of a file inside the `with` block: the file itself, or a copy.
+
+    What is opened or mapped inside the block remains readable.
+
+    Raises:
+        FileNotFoundError: no such file in the object store; a local one is found out by who opens it.
+    """
+    return place.open() if isinstance(place, ObjectPath) else nullcontext(place)
+
+
+def size_of(place: Place) -> int:
+    """Return the bytes of a file.
+
+    Raises:
+        FileNotFoundError: no such file.
+    """
+    return place.size() if isinstance(place, ObjectPath) else place.stat().st_size
