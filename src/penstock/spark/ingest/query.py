@@ -23,15 +23,16 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.recovery.supervisor import Supervisor, stop_all
 from penstock.spark.results.bound_views import store_views
+from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.watch import SourceState
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import drop_unbegun, numbered
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.spark_checksums import check_metadata
+from penstock.spark.storage.spark_files import drop_unbegun, numbered_files
 from penstock.trigger import Trigger
 
 
@@ -206,7 +207,8 @@ class IngestQuery:
         self._is_played = False
         self._trigger = effective = Trigger.every("1 second") if self._is_paced else trigger
         writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
-        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
+        checkpoint = hadoop_path(str(self._layout.spark(self.stream)))
+        writer = writer.option("checkpointLocation", checkpoint)
         if effective.is_bounded:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=effective.interval).start()
@@ -228,7 +230,7 @@ class IngestQuery:
         if self._is_paced or not self._trigger.is_bounded:
             return self._is_played
         checkpoint = self._layout.spark(self.stream)
-        begun, done = (numbered(checkpoint / name, "") for name in ("offsets", "commits"))
+        begun, done = (numbered_files(checkpoint / name) for name in ("offsets", "commits"))
         return self._error is None and begun[-1:] == done[-1:]
 
     def _look(self, query: StreamingQuery) -> None:

@@ -15,7 +15,7 @@ from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
 from penstock.spark.sources.listing import files_read
 from penstock.spark.sources.patterns import is_pattern
-from penstock.spark.storage.files import numbered
+from penstock.spark.storage.spark_files import SparkPath, numbered_files
 from penstock.sql.script.statements import CreateTable
 
 _CONNECT_SECONDS = 2.0
@@ -42,7 +42,7 @@ class Probe(Protocol):
     unit: str
     topic: str | None
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: SparkPath) -> int | None:
         """What is in the source and in no batch yet, or None where nobody can tell.
 
         Args:
@@ -90,11 +90,11 @@ class FolderProbe:
         self._folder = folder
         self._is_recursive = is_recursive
         self._is_selected = is_selected
-        self._log: Path | None = None
+        self._log: SparkPath | None = None
         self._seen: set[str] = set()
         self._read: set[str] = set()
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: SparkPath) -> int | None:
         """Files that no batch has been given; see `Probe.backlog`."""
         try:
             present = files_read(str(self._folder), is_recursive=self._is_recursive)
@@ -109,7 +109,7 @@ class FolderProbe:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _follow(self, log: Path) -> None:
+    def _follow(self, log: SparkPath) -> None:
         """Reads what is new in the log: a file a batch, and now and then one that holds all before it too."""
         if log != self._log:
             self._log, self._seen, self._read = log, set(), set()
@@ -145,7 +145,7 @@ class KafkaProbe:
         self._options = options
         self._admin: KafkaAdmin | None = None
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: SparkPath) -> int | None:
         """Records behind the offsets that have been answered; see `Probe.backlog`."""
         _connect(self.servers)
         answered = _answered(checkpoint)
@@ -201,9 +201,9 @@ def _connect(servers: str) -> None:
     raise SourceGoneError(f"no broker answers: {told}")
 
 
-def _answered(checkpoint: Path) -> Offsets:
+def _answered(checkpoint: SparkPath) -> Offsets:
     """The offsets up to which batches have been committed; before the first, those it begins with."""
-    committed = max(numbered(checkpoint / "commits", ""), default=None)
+    committed = max(numbered_files(checkpoint / "commits"), default=None)
     paths = (
         [checkpoint / "sources" / "0" / "0"]
         if committed is None

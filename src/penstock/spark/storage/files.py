@@ -7,7 +7,6 @@ name (a local disk for `local[*]`, a shared file system on a cluster).
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,6 @@ from penstock.stores.durable import (
 
 __all__ = [
     "checksum_of",
-    "drop_unbegun",
     "last_lines",
     "make_folder",
     "newest_first",
@@ -72,13 +70,3 @@ def newest_first(folder: Path, pattern: str) -> list[Path]:
         with suppress(FileNotFoundError):
             found.append((each.stat().st_mtime_ns, each))
     return [path for _, path in sorted(found, reverse=True)]
-
-
-def drop_unbegun(checkpoint: Path) -> None:
-    """Empties the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
-
-    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
-    """
-    if not any(checkpoint.glob("offsets/[0-9]*")):
-        for name in ("offsets", "commits", "state"):
-            shutil.rmtree(checkpoint / name, ignore_errors=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import numbered
+from penstock.spark.storage.spark_files import SparkPath, numbered_files
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
 _HEAD = struct.Struct(">4sI")
@@ -19,19 +19,21 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that have checksums, those that are gone among them."""
+def summed_files(folder: SparkPath) -> Iterator[Path]:
+    """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
+    if not isinstance(folder, Path):
+        return
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
-def missing_batches(folder: Path) -> Iterator[Path]:
+def missing_batches(folder: SparkPath) -> Iterator[SparkPath]:
     """The offsets and commits of batches that Spark has committed and not removed since, which are gone.
 
     Args:
         folder: Spark's checkpoint of one query.
     """
-    batches = {log: set(numbered(folder / log, "")) for log in ("offsets", "commits")}
+    batches = {log: set(numbered_files(folder / log)) for log in ("offsets", "commits")}
     last = max(batches["commits"], default=-1)
     first = max(
         min((number for found in batches.values() for number in found), default=0), last + 1 - _RETAINED
@@ -42,7 +44,7 @@ def missing_batches(folder: Path) -> Iterator[Path]:
                 yield folder / log / str(number)
 
 
-def check_metadata(folder: Path) -> None:
+def check_metadata(folder: SparkPath) -> None:
     """Makes sure that the checkpoint of a query that has planned a batch has whole metadata: else Spark refuses to begin.
 
     Args:
@@ -53,10 +55,10 @@ def check_metadata(folder: Path) -> None:
     """
     path = folder / "metadata"
     if not path.exists():
-        if numbered(folder / "offsets", ""):
+        if numbered_files(folder / "offsets"):
             raise DamagedError(str(path), f"({_KIND}) is missing")
         return
-    if path.with_name(f".{path.name}.crc").exists():
+    if isinstance(path, Path) and path.with_name(f".{path.name}.crc").exists():
         check_summed(path)
     try:
         whole = isinstance(json.loads(path.read_bytes())["id"], str)
