@@ -66,7 +66,8 @@ _FIRST_RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 #: file systems that several machines share: SQLite's files would be damaged there
 _SHARED = re.compile(r"nfs|cifs|smb|ceph|glusterfs|lustre|9p|afs|gpfs|beegfs|fuse\.")
 _MOUNTS = Path("/proc/mounts")
-_SQLITE_NAME, _SLATE_NAME = "ledger.db", "ledger"
+#: of the ledger: a file of SQLite, and what is below it in a store of objects
+_SQLITE_NAME, LEDGER_NAME = "ledger.db", "ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class StoreAddress:
         from penstock.stores.slate_ledger import SlateLedger
 
         if self.is_local:
-            make_folder(Path(self.path) / _SLATE_NAME)
+            make_folder(Path(self.path) / LEDGER_NAME)
         return SlateLedger(self._slate())
 
     def ledger_reader(self) -> LedgerReader:
@@ -174,7 +175,7 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
-        if self.is_local and not (place := Path(self.path) / _SLATE_NAME).is_dir():
+        if self.is_local and not (place := Path(self.path) / LEDGER_NAME).is_dir():
             raise FileNotFoundError(errno.ENOENT, "the ledger does not exist", str(place))
         from penstock.stores.slate_ledger import SlateReader
 
@@ -234,11 +235,11 @@ class StoreAddress:
 
         from penstock.stores.slate_place import SlatePlace
 
-        ledger = self / _SLATE_NAME
+        ledger = self / LEDGER_NAME
         if not self.is_local:
             # SlateDB repeats for long what never succeeds
             with failures(str(self), "reading and listing"):
-                next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
+                next(iter(self._store(_FIRST_RETRIES).list(f"{LEDGER_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))
         for name, value in self.configuration().items():
@@ -298,7 +299,7 @@ def export_options(options: Mapping[str, str]) -> None:
 
 def ledger_path(folder: Path) -> Path:
     """Return where the ledger of a folder is, or would be: a file of SQLite, or a folder of SlateDB."""
-    file, database = folder / _SQLITE_NAME, folder / _SLATE_NAME
+    file, database = folder / _SQLITE_NAME, folder / LEDGER_NAME
     if file.exists() or (not database.is_dir() and not is_shared(folder)):
         return file
     return database

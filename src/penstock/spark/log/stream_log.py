@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError, UnexpectedDocumentError
@@ -21,6 +20,7 @@ from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER
 from penstock.spark.storage.layout import ROWS_FILES
 from penstock.spark.storage.ledger_documents import StoredDocument, commit
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.places import Place
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.ledger import ABSENT
 
@@ -75,7 +75,7 @@ class LogReader:
     def __init__(self, log: StoredLog) -> None:
         self.log = log
 
-    def path(self, kind: str, name: str) -> Path:
+    def path(self, kind: str, name: str) -> Place:
         """Where a file lies that an entry names."""
         return self.log.rows / name if kind == ROWS_FILES else self.log.files / kind / name
 

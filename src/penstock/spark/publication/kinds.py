@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.spark.storage.layout import TUPLES_FILES, Layout, is_of_log
 from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.places import Place, name_below
 from penstock.stores.files import Files
 
 _MISSES = "misses"
@@ -36,7 +35,7 @@ def is_required(kind: str) -> bool:
     return kind != "quarantine" and not is_of_log(kind)
 
 
-def folder_of(layout: Layout, name: str, kind: str) -> Path:
+def folder_of(layout: Layout, name: str, kind: str) -> Place:
     """The folder of a query's published files of a kind.
 
     Args:
@@ -65,7 +64,7 @@ def store_of(layout: Layout, kind: str) -> Files:
 def name_of(layout: Layout, name: str, kind: str, file: str) -> str:
     """The name of a query's file in the store of its kind."""
     root = layout.checkpoint if is_of_log(kind) else layout.output
-    return (folder_of(layout, name, kind).relative_to(root) / file).as_posix()
+    return name_below(root, folder_of(layout, name, kind) / file)
 
 
 def ending_of(kind: str, owner: str | None) -> str:

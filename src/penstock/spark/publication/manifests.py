@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
@@ -20,6 +19,7 @@ from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocuments
+from penstock.spark.storage.places import Place, size_of
 
 #: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
 VIEW_PAIRS = "view_pairs"
@@ -129,7 +129,7 @@ class PublishedBatches:
         """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
         return with_view_pairs(self.merged.view_pairs, self.single)
 
-    def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
+    def paths(self, layout: Layout, name: str, kind: str) -> list[Place]:
         """The files of a kind, in order of batch.
 
         Raises:
@@ -208,7 +208,7 @@ def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
     return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
 
 
-def located(layout: Layout, name: str, file: ListedFile) -> Path:
+def located(layout: Layout, name: str, file: ListedFile) -> Place:
     """Where a published file of a query lies.
 
     Args:
@@ -221,7 +221,7 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
     """
     path = folder_of(layout, name, file.kind) / file.name
     try:
-        size = path.stat().st_size
+        size = size_of(path)
     except FileNotFoundError:
         raise DamagedError(
             str(path), f"is missing: the manifests in {layout.manifests(name)} list it"
@@ -233,13 +233,13 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
     return path
 
 
-def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Path, int]]:
+def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Place, int]]:
     """The files of a kind in order of batch, each with its number of rows; raises what `located` raises."""
     listed = [file for file in read_published(layout, name).files if file.kind == kind]
     return [(located(layout, name, file), file.rows) for file in listed]
 
 
-def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
+def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Place]:
     """The files a reader that follows manifests reads, in order of batch; raises what `located` raises."""
     yield from read_published(layout, name).paths(layout, name, kind)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
-from penstock.spark.publication.kinds import ending_of, folder_of, is_required, name_of
+from penstock.spark.publication.kinds import ending_of, folder_of, is_required, name_of, store_of
 from penstock.spark.publication.manifests import PublishedBatches, located
 from penstock.spark.storage.layout import LOG_KINDS, TUPLES_FILES, Layout, is_of_log
+from penstock.spark.storage.places import Place, name_below
+from penstock.stores.files import Files
 
 _DIGITS = "[0-9a-f]{8}"
 _NAME = rf"(?P<first>\d{{10,}})(?:-to-(?P<last>\d{{10,}})(?:-\d+)?|-\d+-\d{{5,}})-{_DIGITS}"
@@ -48,20 +49,23 @@ class Leftovers:
                 located(self._layout, self._query, file)
         keep = {name_of(self._layout, self._query, file.kind, file.name) for file in published.files}
         keep.update(replaced)
-        for kind, name, path, first, last in self._own(kinds):
+        gone: dict[Files, list[str]] = {}
+        for kind, name, first, last in self._own(kinds):
             # the log alone knows which files of merged batches it still needs
             is_over = last <= published.last + 1 and not (is_of_log(kind) and first <= published.merged.last)
             if is_over and name not in keep:
-                path.unlink(missing_ok=True)
+                gone.setdefault(store_of(self._layout, kind), []).append(name)
+        for store, names in gone.items():
+            store.delete(names)
 
     def remove(self, batch: int, kinds: Collection[str]) -> None:
         """Delete the files of a batch that is not published."""
-        for _, _, path, first, last in self._own(kinds):
+        for kind, name, first, last in self._own(kinds):
             if first == last == batch:
-                path.unlink(missing_ok=True)
+                store_of(self._layout, kind).delete([name])
 
-    def _own(self, kinds: Collection[str]) -> Iterator[tuple[str, str, Path, int, int]]:
-        """The query's files: a kind of the folder, name in the store, path, and the batches that the name says."""
+    def _own(self, kinds: Collection[str]) -> Iterator[tuple[str, str, int, int]]:
+        """The query's files: a kind of the folder, name in the store, and the batches that the name says."""
         layout, query = self._layout, self._query
         folders = {folder_of(layout, query, kind): kind for kind in kinds}
         if self._owner is None:
@@ -78,9 +82,8 @@ class Leftovers:
                 found = pattern.fullmatch(path.name)
                 if found is not None:
                     first = int(found["first"])
-                    name = path.relative_to(root).as_posix()
-                    yield kind, name, path, first, int(found["last"] or first)
+                    yield kind, name_below(root, path), first, int(found["last"] or first)
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: Place) -> list[Place]:
     return [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []

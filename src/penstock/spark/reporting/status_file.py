@@ -16,8 +16,8 @@ from penstock.spark.publication.manifests import PublishedBatches, read_manifest
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
 from penstock.spark.storage.events import newest_events
-from penstock.spark.storage.files import replace_bytes
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.places import replace_content
 
 _log = logging.getLogger(__name__)
 #: a large document is written less often: between two lies this many times the processor time that it took; a slow disk costs none
@@ -82,7 +82,7 @@ class StatusFile:
         if changes == self._written or self._is_left:
             return
         try:
-            replace_bytes(self._layout.status, sealed(self.book.document(), default=str))
+            replace_content(self._layout.status, sealed(self.book.document(), default=str))
             self._written = changes
         except Exception as error:
             # a full disk, or whatever an event holds: the run goes on, its answers count

@@ -10,15 +10,16 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import put_bytes_if_absent, replace_bytes
+from penstock.spark.storage.files import put_bytes_if_absent
 from penstock.spark.storage.ledger_documents import StoredDocument, parsed
+from penstock.spark.storage.places import ObjectPath, replace_content
+from penstock.spark.storage.places import Place as FilePlace
 
 #: where a document is: a file, or a document of the ledger
-Place = Path | StoredDocument
+Place = FilePlace | StoredDocument
 CHECKSUM = "crc"
 #: how a document with a checksum begins, whatever name and digits it has: these may be what is damaged
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
@@ -95,14 +96,20 @@ def replace_json(path: Place, document: Mapping[str, Any]) -> None:
     if isinstance(path, StoredDocument):
         path.replace(plain(document))
     else:
-        replace_bytes(path, sealed(document))
+        replace_content(path, sealed(document))
 
 
 def put_json_if_absent(path: Place, document: Mapping[str, Any]) -> bool:
     """Like `replace_json`, but leaves an existing document alone and returns False."""
     if isinstance(path, StoredDocument):
         return path.put(plain(document))
-    return put_bytes_if_absent(path, sealed(document))
+    if not isinstance(path, ObjectPath):
+        return put_bytes_if_absent(path, sealed(document))
+    # of two runs that begin at one moment the ledger lets one go on
+    is_absent = not path.is_file()
+    if is_absent:
+        path.write_bytes(sealed(document))
+    return is_absent
 
 
 def read_json(path: Place, kind: str) -> dict[str, Any] | None:

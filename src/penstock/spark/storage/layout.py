@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +19,9 @@ from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.places import ObjectPath, Place, files_in, place_of
 from penstock.spark.storage.stored_log import StoredLog
-from penstock.stores.local_files import LocalFiles
+from penstock.stores.files import Files
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -57,26 +60,26 @@ class Layout:
         checkpoint: the folder a restart needs.
     """
 
-    output: Path
-    checkpoint: Path
+    output: Place
+    checkpoint: Place
 
-    def matches(self, stream: str) -> Path:
+    def matches(self, stream: str) -> Place:
         """Tuples that satisfied a query, with the names of the queries."""
         return self.output / "matches" / on_disk(stream)
 
-    def quarantine(self, stream: str) -> Path:
+    def quarantine(self, stream: str) -> Place:
         """Records that could not be read, with the reason."""
         return self.output / "quarantine" / on_disk(stream)
 
     @property
-    def files(self) -> LocalFiles:
+    def files(self) -> Files:
         """The files of the results folder."""
-        return LocalFiles(self.output)
+        return files_in(self.output)
 
     @property
-    def log_store(self) -> LocalFiles:
+    def log_store(self) -> Files:
         """The files of the checkpoint: those that logs name."""
-        return LocalFiles(self.checkpoint)
+        return files_in(self.checkpoint)
 
     def replaced(self, query: str) -> StoredDocuments:
         """The published files of a query that merged ones have replaced, until they are deleted."""
@@ -98,9 +101,17 @@ class Layout:
         """The streams that have plan versions."""
         return StoredDocuments(self.ledger, ("plan",)).groups()
 
+    @property
+    def local(self) -> Path:
+        """The folder of what this machine alone needs: beside an object store one of the machine's, which may be lost."""
+        own = self.output / "_penstock"
+        if isinstance(own, Path):
+            return own
+        return Path(tempfile.gettempdir()) / f"penstock-{zlib.crc32(str(own).encode()):08x}"
+
     def staging(self, query: str, batch: int) -> Path:
         """What tasks of a batch leave for later tasks of it."""
-        return self.output / "_penstock" / "staging" / on_disk(query) / str(batch)
+        return self.local / "staging" / on_disk(query) / str(batch)
 
     @property
     def ledger(self) -> LedgerFolder:
@@ -118,12 +129,12 @@ class Layout:
         return StoredDocuments(self.ledger, ("catalog_base",))
 
     @property
-    def status(self) -> Path:
+    def status(self) -> Place:
         """What the newest run says of itself, for `penstock status`."""
         return self.output / "_penstock" / "status.json"
 
     @property
-    def events(self) -> Path:
+    def events(self) -> Place:
         """One decision or measurement a line."""
         return self.output / "events.jsonl"
 
@@ -144,7 +155,7 @@ class Layout:
         """Which plan version each batch is bound to."""
         return StoredDocuments(self.ledger, ("binding", stream))
 
-    def spark(self, stream: str) -> Path:
+    def spark(self, stream: str) -> Place:
         """Spark's own checkpoint of the stream's ingest query."""
         return self.checkpoint / on_disk(stream) / "spark"
 
@@ -152,7 +163,7 @@ class Layout:
         """Which operators that began in mid-stream are settled."""
         return StoredDocuments(self.ledger, ("backfilled", stream))
 
-    def staged_backfill(self, stream: str) -> Path:
+    def staged_backfill(self, stream: str) -> Place:
         """What a backfill has staged."""
         return self.checkpoint / on_disk(stream) / "backfill"
 
@@ -160,7 +171,7 @@ class Layout:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
         return StoredLog(self.ledger, stream, self.checkpoint / on_disk(stream) / "log" / "files")
 
-    def log_files(self, stream: str, kind: str) -> Path:
+    def log_files(self, stream: str, kind: str) -> Place:
         """The files of one kind that the log's entries name."""
         return self.log(stream).files / kind
 
@@ -176,7 +187,7 @@ class Layout:
         """The shards of a stream's window views."""
         return StoredDocument(self.ledger, ("shards", stream))
 
-    def keyed_spark(self, stream: str) -> Path:
+    def keyed_spark(self, stream: str) -> Place:
         """Spark's own checkpoint of the stream's keyed query."""
         return self.checkpoint / on_disk(stream) / "spark-keyed"
 
@@ -199,24 +210,24 @@ class Layout:
         """The lanes that have begun, by name: no other reader of a log is one."""
         return StoredDocuments(self.ledger, ("lane",))
 
-    def lane(self, lane: str) -> Path:
+    def lane(self, lane: str) -> Place:
         """The files that a lane keeps for itself."""
         return self.checkpoint / "_lanes" / on_disk(lane)
 
-    def static_tables(self, lane: str) -> Path:
+    def static_tables(self, lane: str) -> Place:
         """The versions of static tables that a lane joins with."""
         return self.lane(lane) / "static"
 
     @property
     def spark_log(self) -> Path:
         """What Spark's JVM and its Python workers print."""
-        return self.output / "_penstock" / "spark.log"
+        return self.local / "spark.log"
 
-    def results(self, view: str) -> Path:
+    def results(self, view: str) -> Place:
         """Results of a window or join view."""
         return self.output / "results" / on_disk(view)
 
-    def misses(self, view: str) -> Path:
+    def misses(self, view: str) -> Place:
         """The windows of a view with a deadline that were not released in time."""
         return self.output / "misses" / on_disk(view)
 
@@ -226,22 +237,38 @@ class Layout:
 
     def read_files(self, stream: str) -> Path:
         """What each file was when it was read, one line a file."""
-        return self.checkpoint / on_disk(stream) / "files.jsonl"
+        folder = self.checkpoint if isinstance(self.checkpoint, Path) else self.local
+        return folder / on_disk(stream) / "files.jsonl"
 
     def topics(self, stream: str) -> StoredDocument:
         """Which topics a stream reads: their ids by name."""
         return StoredDocument(self.ledger, ("topics", stream))
 
     def replay(self, stream: str) -> Path:
-        """The arrival-ordered copy that a replay source plays."""
+        """The arrival-ordered copy that a replay source plays.
+
+        Raises:
+            InputError: the checkpoint is in an object store.
+        """
+        if isinstance(self.checkpoint, ObjectPath):
+            raise InputError(
+                f"table {stream}: a replay needs a checkpoint in a local folder, and {self.checkpoint} is none. Name one with "
+                "--checkpoint"
+            )
         return self.checkpoint / on_disk(stream) / "replay"
 
     @classmethod
     def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:
-        """The layout of two folders; the checkpoint lies inside the results where none is named."""
-        folder = Path(output).resolve()
-        kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
-        return cls(folder, kept)
+        """The layout of two folders; the checkpoint lies inside the results where none is named.
+
+        Args:
+            output, checkpoint: paths, or addresses of object stores.
+
+        Raises:
+            InputError: one is neither.
+        """
+        folder = place_of(output)
+        return cls(folder, place_of(checkpoint) if checkpoint else folder / "_penstock" / "checkpoint")
 
     def check(self) -> None:
         """Makes sure that both folders can be used, and together; changes nothing.
@@ -260,14 +287,14 @@ class Layout:
         try:
             if self.output.is_file() or (
                 self.output.is_dir()
-                and any(self.output.iterdir())
+                and next(iter(self.output.iterdir()), None) is not None
                 and not (self.output / "_penstock").is_dir()
             ):
                 raise InputError(
                     f"output folder {self.output} exists and is not a results folder of Penstock. Name a new or an empty folder."
                 )
             for folder in (self.output, self.checkpoint):
-                _refuse_unwritable(folder)
+                _refuse_unusable(folder)
             checkpoint = read_json(self.checkpoint / "identity.json", IDENTITY)
             results = read_json(self.output / "_penstock" / "identity.json", IDENTITY)
         except OSError as error:
@@ -337,7 +364,8 @@ class Layout:
         self.check()
         try:
             for folder in (self.checkpoint, self.output / "_penstock"):
-                make_folder(folder)
+                if isinstance(folder, Path):
+                    make_folder(folder)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
             known = read_json(identity, IDENTITY)
@@ -363,8 +391,11 @@ def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
         raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
 
 
-def _refuse_unwritable(folder: Path) -> None:
+def _refuse_unusable(folder: Place) -> None:
     """Raises OSError where a folder could not be made or written to."""
+    if isinstance(folder, ObjectPath):
+        folder.address.check()
+        return
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
@@ -374,7 +405,7 @@ def _refuse_unwritable(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
-def _unusable(error: OSError, output: Path) -> ConnectionFailedError:
+def _unusable(error: OSError, output: Place) -> ConnectionFailedError:
     return ConnectionFailedError(
         f"cannot write to {error.filename or output}: {error.strerror}. "
         "Make the output and checkpoint folders writable"

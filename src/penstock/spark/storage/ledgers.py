@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import DamagedError, FencedError
-from penstock.stores.address import StoreAddress, ledger_path
+from penstock.spark.storage.places import Place, address_of
+from penstock.stores.address import LEDGER_NAME, StoreAddress, ledger_path
 from penstock.stores.keys import Key
 from penstock.stores.ledger import ClosedError, Document, Entry, Ledger, LedgerReader, Range, View, Writer
 
@@ -26,15 +27,15 @@ class LedgerFolder:
         folder: the folder.
     """
 
-    folder: Path
+    folder: Place
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
-    def path(self) -> Path:
-        """The file of the ledger, or its folder where several machines share the file system."""
-        return ledger_path(self.folder)
+    def path(self) -> Place:
+        """The file of the ledger, or its folder in an object store or where several machines share the file system."""
+        return _path_in(self.folder)
 
     @property
     def reader(self) -> LedgerReader | None:
@@ -205,20 +206,21 @@ class _Place:
         written: the ledger of a run.
     """
 
-    folder: Path
+    folder: Place
     written: RunLedger | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
     #: the ledger that is read, and its file
     _read: tuple[LedgerReader, int] | None = None
 
     @property
-    def path(self) -> Path:
-        return ledger_path(self.folder)
+    def path(self) -> Place:
+        return _path_in(self.folder)
 
     @property
     def file(self) -> int:
-        """Number of the file on disk: a folder may be removed and made anew."""
-        return self.path.stat().st_ino
+        """Number of the file on disk: a folder may be removed and made anew. An object store has one ledger at an address."""
+        path = self.path
+        return path.stat().st_ino if isinstance(path, Path) else 0
 
     def reader(self) -> LedgerReader:
         """Return the ledger, opened where it is not; of a process that writes it the same that is written.
@@ -263,14 +265,14 @@ class _Place:
             ledger.close()
 
     def _address(self) -> StoreAddress:
-        return StoreAddress("file", "", str(self.folder.absolute()))
+        return address_of(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader(LedgerReader):
     """The ledger of a folder, opened again where another thread has closed it."""
 
-    folder: Path
+    folder: Place
 
     def get(self, key: Key) -> Document | None:
         while True:
@@ -333,13 +335,13 @@ class _Places:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._known: dict[Path, _Place] = {}
+        self._known: dict[Place, _Place] = {}
 
-    def of(self, folder: Path) -> _Place:
+    def of(self, folder: Place) -> _Place:
         with self._guard:
             return self._known.setdefault(folder, _Place(folder))
 
-    def opened(self) -> set[Path]:
+    def opened(self) -> set[Place]:
         """The folders of which something is open."""
         with self._guard:
             return {
@@ -354,11 +356,15 @@ _places = _Places()
 _inherited: list[_Places] = []
 
 
-def _place(folder: Path) -> _Place:
+def _path_in(folder: Place) -> Place:
+    return ledger_path(folder) if isinstance(folder, Path) else folder / LEDGER_NAME
+
+
+def _place(folder: Place) -> _Place:
     return _places.of(folder)
 
 
-def opened_folders() -> set[Path]:
+def opened_folders() -> set[Place]:
     """Return the folders of which this process has the ledger open."""
     return _places.opened()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from penstock.stores.address import StoreAddress
+from penstock.stores.durable import replace_bytes
 from penstock.stores.files import Files
 from penstock.stores.local_files import LocalFiles
 
@@ -195,9 +196,31 @@ def address_of(place: Place) -> StoreAddress:
     return place.address if isinstance(place, ObjectPath) else StoreAddress("file", "", str(place.absolute()))
 
 
+def name_below(folder: Place, place: Place) -> str:
+    """Return the name of a file in the store of a folder.
+
+    Raises:
+        ValueError: it is not below that.
+    """
+    if isinstance(place, Path) and isinstance(folder, Path):
+        return place.relative_to(folder).as_posix()
+    name = str(place).removeprefix(f"{folder}/")
+    if name == str(place):
+        raise ValueError(f"{place} is not below {folder}")
+    return name
+
+
 def files_in(folder: Place) -> Files:
     """Return the files of a folder."""
     return _opened(folder.address) if isinstance(folder, ObjectPath) else LocalFiles(folder)
+
+
+def replace_content(place: Place, content: bytes) -> None:
+    """Give a file a content in one step, durable on return."""
+    if isinstance(place, ObjectPath):
+        place.write_bytes(content)
+    else:
+        replace_bytes(place, content)
 
 
 def opened(place: Place) -> AbstractContextManager[Path]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder
+from penstock.spark.storage.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class StoredLog:
 
     ledger: LedgerFolder
     name: str
-    files: Path
+    files: Place
 
     def __str__(self) -> str:
         return f"the log of {self.name} in {self.ledger}"
 
     @property
-    def rows(self) -> Path:
+    def rows(self) -> Place:
         """The results folder, whose files entries of views' rows name."""
         return self.ledger.folder.parent
 
