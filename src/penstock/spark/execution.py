@@ -128,6 +128,8 @@ class Execution:
             held.callback(self._lock.release)
             # only who has the lock: the ledger's writer before is fenced
             layout.open()
+            for store in (layout.files, layout.log_store):
+                store.sweep()
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(
