@@ -150,7 +150,7 @@ class Findings:
             # a damaged footer may name a codec or type that pyarrow has not got
             self.note(str(path), f"cannot be read: {error}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            # documents from before there were checksums
+            # what can be parsed, but is not what Penstock writes
             self.note(str(path), f"is damaged: {error!r}")
         return None
 

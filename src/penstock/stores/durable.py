@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import uuid
 import zlib
@@ -88,27 +87,6 @@ def put_bytes_if_absent(path: Path, content: bytes) -> bool:
         written.unlink()
     sync_folder(path.parent)
     return True
-
-
-def second_name(source: Path, target: Path) -> None:
-    """Give a file a second name, in one step; a copy where the file system has no such thing, or it is another one."""
-    try:
-        os.link(source, target)
-    except OSError:
-        copied = beside(target)
-        try:
-            _link_or_copy(source, copied)
-            copied.replace(target)
-        finally:
-            copied.unlink(missing_ok=True)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        sync_file(target)
 
 
 def checksum_of(path: Path, size: int | None = None) -> int:

@@ -1,7 +1,7 @@
 """Small JSON documents, each with a checksum of itself: the one gate through which stored documents are written and read.
 
-The first member of a document, `crc`, is the CRC-32 of the bytes behind it. Documents that were written before there
-were checksums have none, and are read as they are.
+The first member of a file's document, `crc`, is the CRC-32 of the bytes behind it. Files of older layouts have none: they are read
+so that the layout can be refused by its number. Documents of the ledger have the ledger's checksums.
 """
 
 from __future__ import annotations

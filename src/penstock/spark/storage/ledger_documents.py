@@ -129,11 +129,6 @@ class StoredDocuments:
         """The names of those that exist, in order."""
         return [key[-1] for key in self._keys() if isinstance(key[-1], str)]
 
-    def change(self, puts: Mapping[int | str, Mapping[str, Any]], gone: Iterable[int | str]) -> None:
-        """Store some of them and remove others in one commit, durable on return."""
-        stored = {(*self.prefix, name): json.dumps(each).encode() for name, each in puts.items()}
-        self.ledger.writer.commit(stored, [(*self.prefix, name) for name in gone])
-
     def remove(self, names: Iterable[int | str]) -> None:
         """Remove some of them in one commit."""
         if gone := [(*self.prefix, name) for name in names]:
