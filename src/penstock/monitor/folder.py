@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError, InputError, UnknownNameError
@@ -21,12 +20,12 @@ from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import LANES, TABLES
 from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
+from penstock.spark.storage.store_paths import StorePath, by_time, modified_at, opened, place_of
 from penstock.stores.ledger import Writer
 from penstock.stores.processes import is_running
 
@@ -38,20 +37,21 @@ _JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
 _LEFT = ("ended", "stopped", "failed", "refused")
 
 
-def folder_layout(folder: Path) -> Layout:
+def folder_layout(folder: str | StorePath) -> Layout:
     """The layout of a results folder.
 
     Raises:
         InputError: there is none, or it is not Penstock's.
     """
-    if not folder.is_dir():
+    place = place_of(folder)
+    if not place.is_dir():
         raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
-    if not (folder / "_penstock").is_dir():
+    if not (place / "_penstock").is_dir():
         raise InputError(f"{folder} is not a results folder of Penstock: it has no folder _penstock.")
-    return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
+    return Layout.of(place, None)
 
 
-def folder_status(folder: Path, catalog: Document | None = None) -> Document:
+def folder_status(folder: str | StorePath, catalog: Document | None = None) -> Document:
     """All that the files of a results folder say of its runs.
 
     Args:
@@ -132,7 +132,7 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
         name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables", "behind_seconds")
     }
     reach = lanes[-1].get("streams") or {}
-    whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
+    whole = Layout.of(layout.output, document.get("checkpoint"))
     logs = {stream: LogReader(whole.log(stream)) for stream in view["streams"] if stream in reach}
     newest = {stream: log.newest() for stream, log in logs.items()}
     behind = {stream: entry.number - reach[stream] for stream, entry in newest.items() if entry is not None}
@@ -201,7 +201,7 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
 def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iterator[dict[str, Any]]:
     folder = layout.quarantine(stream)
     if is_static:
-        files = [(each.stem, each) for each in newest_first(folder, "*.parquet")]
+        files = [(each.stem, each) for each in by_time(folder, "*.parquet")]
     else:
         listed = reversed(
             [each for each in read_published(layout, stream).files if each.kind == "quarantine"]
@@ -216,8 +216,9 @@ def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iter
     given = 0
     for batch, path in files:
         try:
-            rows = pq.ParquetFile(path).read()
-            written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            with opened(path) as local:
+                rows = pq.ParquetFile(local).read()
+            written = datetime.fromtimestamp(modified_at(path), UTC).isoformat(timespec="seconds")
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
         except (OSError, ValueError) as error:
@@ -288,8 +289,8 @@ def _starting(starting: Mapping[str, Any]) -> Document:
 
 def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:
     stream["state"] = stream_state(stream, run=document["state"])
-    checkpoint = Path(document.get("checkpoint") or layout.checkpoint)
-    at_hand = planned_after(Layout(layout.output, checkpoint).spark(name), stream.get("batch", -1))
+    whole = Layout.of(layout.output, document.get("checkpoint"))
+    at_hand = planned_after(whole.spark(name), stream.get("batch", -1))
     if at_hand is not None:
         age = round(datetime.now(UTC).timestamp() - at_hand.pop("planned"), 3)
         stream["at_hand"] = {**at_hand, "age_seconds": age}

@@ -48,6 +48,7 @@ from penstock.spark.storage.formats import (
     SCHEDULE,
     SESSION,
     SHARDS,
+    STATIC,
     TOPICS,
     EitherFormat,
     Format,
@@ -55,9 +56,9 @@ from penstock.spark.storage.formats import (
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
-from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 from penstock.spark.storage.spark_files import numbered_files
+from penstock.spark.storage.store_paths import StorePath, opened, place_of, size_of
 from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
@@ -115,8 +116,8 @@ class Findings:
         bytes: of them.
     """
 
-    output: Path
-    checkpoint: Path
+    output: StorePath
+    checkpoint: StorePath
     writer: int | None = None
     files: int = 0
     bytes: int = 0
@@ -154,15 +155,15 @@ class Findings:
             self.note(str(path), f"is damaged: {error!r}")
         return None
 
-    def read(self, path: Path, check: Callable[[], object]) -> None:
+    def read(self, path: StorePath, check: Callable[[], object]) -> None:
         """Counts a file that is there, and looks at it."""
         if path.exists():
             self.files += 1
-            self.bytes += path.stat().st_size
+            self.bytes += size_of(path)
         self.look(path, check)
 
 
-def verify(folder: Path) -> Findings:
+def verify(folder: str | StorePath) -> Findings:
     """Reads all documents and files of a results folder and its checkpoint.
 
     Args:
@@ -172,9 +173,9 @@ def verify(folder: Path) -> Findings:
         InputError: there is none, or it is not Penstock's.
     """
     layout = folder_layout(folder)
-    checkpoint = Path(read_status(layout).get("checkpoint") or layout.checkpoint)
+    checkpoint = place_of(read_status(layout).get("checkpoint") or layout.checkpoint)
     # a folder that was copied or moved with its checkpoint inside still names where that was
-    if checkpoint.parts[-2:] == layout.checkpoint.parts[-2:]:
+    if str(checkpoint).split("/")[-2:] == str(layout.checkpoint).split("/")[-2:]:
         checkpoint = layout.checkpoint
     layout = Layout(layout.output, checkpoint)
     found = Findings(layout.output, checkpoint)
@@ -213,10 +214,12 @@ def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> 
         found.note(str(layout.result_views(stream)[int(operator)]), f"({RESULT_VIEWS.kind}) is missing")
 
 
-def _check_listed(path: Path, file: ListedFile) -> None:
-    if checksum_of(path) != file.crc:
+def _check_listed(path: StorePath, file: ListedFile) -> None:
+    with opened(path) as local:
+        crc = checksum_of(local)
+    if crc != file.crc:
         raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
-    if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
+    if path.name.endswith(".parquet") and metadata_of(path).num_rows != file.rows:
         raise DamagedError(
             str(path), f"is damaged: it does not have the {counted(file.rows, 'row')} that Penstock published"
         )
@@ -226,26 +229,28 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     root = layout.checkpoint
     found.read(root / "identity.json", lambda: _check_identity(root / "identity.json"))
     found.look(root / "identity.json", layout.check)
-    for pattern, format_ in _DOCUMENTS:
-        _documents(root, pattern, format_, found)
+    if isinstance(root, Path):
+        for pattern, format_ in _DOCUMENTS:
+            _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
     for stream in layout.planned():
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
-    for ledger in sorted(root.glob("*/files.jsonl")):
-        found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
-    for keyed in sorted(root.glob("*/spark-keyed")):
-        shards = layout.shards(from_disk(keyed.parent.name))
-        if not shards.exists():
-            found.note(str(shards), f"({SHARDS.kind}) is missing")
+        ledger = layout.read_files(stream)
+        if ledger.exists():
+            found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
+        if layout.keyed_spark(stream).is_dir() and not layout.shards(stream).exists():
+            found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
     for name in layout.logs():
         _log(LogReader(layout.log(name)), found)
-    for path in sorted(root.glob("_lanes/*/static/**/*.arrow")):
-        found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
-    for path in sorted(root.glob("*/replay/**/*.parquet")):
+    for lane in layout.lanes.names():
+        versions = found.look(layout.static_versions(lane), lambda lane=lane: _static_files(layout, lane))  # type: ignore[misc]
+        for name in versions or ():
+            found.read(root / name, lambda name=name: check_run(root / name))  # type: ignore[misc]
+    for path in sorted(root.glob("*/replay/**/*.parquet")) if isinstance(root, Path) else ():
         found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
-    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed"))):
+    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed")), key=str):
         for path in summed_files(folder):
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
         for missing in missing_batches(folder):
@@ -259,7 +264,7 @@ def _ledger(layout: Layout, found: Findings) -> None:
     if reader is None:
         return
     found.files += 1
-    found.bytes += path.stat().st_size
+    found.bytes += path.stat().st_size if isinstance(path, Path) else 0
     with reader.snapshot() as view:
         if isinstance(view, SqliteView):
             found.look(path, view.check_sums)
@@ -276,7 +281,7 @@ def _plans(layout: Layout, stream: str, found: Findings) -> None:
     found.look(layout.plans(stream), log.newest)
 
 
-def _check_identity(path: Path) -> None:
+def _check_identity(path: StorePath) -> None:
     if read_json(path, IDENTITY) is None:
         raise DamagedError(str(path), f"({IDENTITY}) is missing")
 
@@ -302,6 +307,12 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     newest = found.look(log.log, log.newest)
     if newest is not None:
         found.look(log.log, lambda: refuse_lost_program(layout, stream, newest.plan))
+
+
+def _static_files(layout: Layout, lane: str) -> list[str]:
+    documents = layout.static_versions(lane)
+    found = (STATIC.opened(each, documents[number]) for number, each in documents.all(STATIC.kind).items())
+    return [name for document in found for name in document["files"]]
 
 
 def _check_ledger(ledger: Path) -> None:
@@ -334,9 +345,9 @@ def _is_run(kind: str) -> bool:
     return kind.partition("/")[0] == TUPLES_FILES
 
 
-def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[Path]:
+def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[StorePath]:
     """The runs that entries name or that hold what they name, each once, and all others there are."""
-    paths: dict[Path, None] = {}
+    paths: dict[StorePath, None] = {}
     for kind, name in named:
         if _is_run(kind):
             segment = segment_of(name)
@@ -347,10 +358,10 @@ def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -
                     continue
                 path = where
             paths[path] = None
-    others = log.path(TUPLES_FILES, "").glob("*/[!.]*.arrow")
-    yield from dict.fromkeys([*paths, *sorted(others)])
+    others: list[StorePath] = list(log.path(TUPLES_FILES, "").glob("*/[!.]*.arrow"))
+    yield from dict.fromkeys([*paths, *sorted(others, key=str)])
 
 
-def _read_parquet(path: Path) -> None:
+def _read_parquet(path: StorePath) -> None:
     for _ in batches_of(path):
         pass

@@ -50,9 +50,11 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import ObjectPath
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
 
@@ -132,9 +134,14 @@ class Execution:
                 store.sweep()
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
+            told: list[Callable[[dict[str, Any]], None]] = [self.status_file.book.note]
+            if isinstance(layout.output, ObjectPath):
+                copies = EventCopies(layout.output)
+                held.callback(copies.close)
+                told.append(copies.add)
             self.events = EventLog(
                 layout.events,
-                told=self.status_file.book.note,
+                told=partial(_tell_all, told),
                 most_bytes=settings.events_bytes,
                 most_files=settings.events_files,
             )
@@ -609,3 +616,8 @@ class Execution:
                 keep = (results.BATCH, results.ORDINAL)
                 own = results.project(rows, view.name, view.projection, keep)
                 sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
+
+
+def _tell_all(told: Sequence[Callable[[dict[str, Any]], None]], event: dict[str, Any]) -> None:
+    for tell in told:
+        tell(event)

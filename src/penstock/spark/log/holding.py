@@ -12,6 +12,7 @@ from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
 from penstock.spark.storage.documents import plain
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_SEGMENT
+from penstock.spark.storage.store_paths import size_of
 
 #: stretches of entries whose bytes are counted in one look
 _COUNTED = 64
@@ -134,7 +135,7 @@ class Holding:
         entries = self._log.between(first - 1, first + SEGMENT - 1)
         size = sum(len(plain(entry.document())) for entry in entries)
         paths = (self._log.path(kind, name) for entry in entries for kind, name in _files(entry.files))
-        return size + sum(path.stat().st_size for path in paths)
+        return size + sum(size_of(path) for path in paths)
 
 
 def _files(files: Mapping[str, Collection[str]]) -> set[tuple[str, str]]:

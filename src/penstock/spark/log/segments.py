@@ -41,9 +41,9 @@ from penstock.spark.storage.formats import LEAVING, LOG_KEPT, LOG_SEGMENT
 from penstock.spark.storage.layout import ROWS_FILES, TUPLES_FILES, demand_of
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.replaced import ReplacedFiles
+from penstock.spark.storage.store_paths import files_in, size_of
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.ledger import Range
-from penstock.stores.local_files import LocalFiles
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
@@ -82,8 +82,8 @@ class Segments:
         self._next: int | None = None
         run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
         self._mergings = mergings(run_bytes)
-        self._replaced = ReplacedFiles(log.replaced, LocalFiles(log.files), grace_seconds)
-        self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told, self._replaced)
+        self._replaced = ReplacedFiles(log.replaced, files_in(log.files), grace_seconds)
+        self._levels = RunLevels(log.files, run_bytes, told, self._replaced)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
@@ -151,7 +151,7 @@ class Segments:
         paths = (log.path(kind, name) for kind, name in files)
         stored = {log.log.entries[entry.number]: entry.document() for entry in entries}
         size = sum(len(plain(document)) for document in stored.values())
-        size += sum(path.stat().st_size for path in paths if path.exists())
+        size += sum(size_of(path) for path in paths if path.exists())
         before = LOG_SEGMENT.read(log.log.segments[segment - 1])
         document: dict[str, Any] = {
             "newest": self._newest_tuples(files, entries[-1].furthest),

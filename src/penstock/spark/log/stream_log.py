@@ -20,7 +20,7 @@ from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER
 from penstock.spark.storage.layout import ROWS_FILES
 from penstock.spark.storage.ledger_documents import StoredDocument, commit
 from penstock.spark.storage.offsets import REMEDY
-from penstock.spark.storage.places import Place
+from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.ledger import ABSENT
 
@@ -75,7 +75,7 @@ class LogReader:
     def __init__(self, log: StoredLog) -> None:
         self.log = log
 
-    def path(self, kind: str, name: str) -> Place:
+    def path(self, kind: str, name: str) -> StorePath:
         """Where a file lies that an entry names."""
         return self.log.rows / name if kind == ROWS_FILES else self.log.files / kind / name
 

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from penstock.spark.storage.layout import Layout, is_of_log
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.replaced import ReplacedFiles
+from penstock.spark.storage.store_paths import StorePath
 
 _log = logging.getLogger(__name__)
 #: batches whose figures are kept: Spark may repeat them
@@ -64,7 +64,7 @@ class _Merge:
 
     kind: str
     run: Run
-    sources: tuple[Path, ...]
+    sources: tuple[StorePath, ...]
     layout: Layout
     name: str
 

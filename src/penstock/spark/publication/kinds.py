@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.spark.storage.layout import TUPLES_FILES, Layout, is_of_log
 from penstock.spark.storage.names import on_disk
-from penstock.spark.storage.places import Place, name_below
+from penstock.spark.storage.store_paths import StorePath, name_below
 from penstock.stores.files import Files
 
 _MISSES = "misses"
@@ -35,7 +35,7 @@ def is_required(kind: str) -> bool:
     return kind != "quarantine" and not is_of_log(kind)
 
 
-def folder_of(layout: Layout, name: str, kind: str) -> Place:
+def folder_of(layout: Layout, name: str, kind: str) -> StorePath:
     """The folder of a query's published files of a kind.
 
     Args:

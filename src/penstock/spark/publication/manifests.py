@@ -19,7 +19,7 @@ from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocuments
-from penstock.spark.storage.places import Place, size_of
+from penstock.spark.storage.store_paths import StorePath, size_of
 
 #: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
 VIEW_PAIRS = "view_pairs"
@@ -129,7 +129,7 @@ class PublishedBatches:
         """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
         return with_view_pairs(self.merged.view_pairs, self.single)
 
-    def paths(self, layout: Layout, name: str, kind: str) -> list[Place]:
+    def paths(self, layout: Layout, name: str, kind: str) -> list[StorePath]:
         """The files of a kind, in order of batch.
 
         Raises:
@@ -208,7 +208,7 @@ def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
     return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
 
 
-def located(layout: Layout, name: str, file: ListedFile) -> Place:
+def located(layout: Layout, name: str, file: ListedFile) -> StorePath:
     """Where a published file of a query lies.
 
     Args:
@@ -233,13 +233,13 @@ def located(layout: Layout, name: str, file: ListedFile) -> Place:
     return path
 
 
-def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Place, int]]:
+def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[StorePath, int]]:
     """The files of a kind in order of batch, each with its number of rows; raises what `located` raises."""
     listed = [file for file in read_published(layout, name).files if file.kind == kind]
     return [(located(layout, name, file), file.rows) for file in listed]
 
 
-def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Place]:
+def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[StorePath]:
     """The files a reader that follows manifests reads, in order of batch; raises what `located` raises."""
     yield from read_published(layout, name).paths(layout, name, kind)
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.spark.publication.manifests import ListedFile
 from penstock.spark.storage.columns import batches_of, conform, schema_of
+from penstock.spark.storage.store_paths import StorePath
 
 #: a row group of a merged file
 _GROUP_ROWS, _GROUP_BYTES = 1_000_000, 32 << 20
@@ -98,7 +99,7 @@ class Levels:
 LEVELS = Levels()
 
 
-def merge(sources: Sequence[Path], target: Path) -> None:
+def merge(sources: Sequence[StorePath], target: Path) -> None:
     """Writes the rows of several Parquet files to one; columns that some lack are NULL there.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from penstock.spark.publication.kinds import ending_of, folder_of, is_required, name_of, store_of
 from penstock.spark.publication.manifests import PublishedBatches, located
 from penstock.spark.storage.layout import LOG_KINDS, TUPLES_FILES, Layout, is_of_log
-from penstock.spark.storage.places import Place, name_below
+from penstock.spark.storage.store_paths import StorePath, name_below
 from penstock.stores.files import Files
 
 _DIGITS = "[0-9a-f]{8}"
@@ -85,5 +85,5 @@ class Leftovers:
                     yield kind, name_below(root, path), first, int(found["last"] or first)
 
 
-def _folders(folder: Place) -> list[Place]:
+def _folders(folder: StorePath) -> list[StorePath]:
     return [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []

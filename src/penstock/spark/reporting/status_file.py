@@ -15,13 +15,16 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_manifests
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
-from penstock.spark.storage.events import newest_events
+from penstock.spark.storage.event_copies import copied_lines
+from penstock.spark.storage.events import newest_events, parsed_events
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.places import replace_content
+from penstock.spark.storage.store_paths import replace_content
 
 _log = logging.getLogger(__name__)
 #: a large document is written less often: between two lies this many times the processor time that it took; a slow disk costs none
 _PAUSES = 20
+#: bytes of copied events that are looked at
+_LOOKED_AT = 1 << 18
 
 
 class StatusFile:
@@ -112,7 +115,7 @@ def untold_events(layout: Layout, document: Mapping[str, Any]) -> Iterator[dict[
     """Yield the events that a written document has not taken in, oldest first: those after its newest one."""
     until = str(document.get("time") or "")
     known = document.get("at_time")
-    for event in newest_events(layout.events):
+    for event in newest_events(layout.events) or parsed_events(copied_lines(layout, _LOOKED_AT)):
         time = str(event.get("time"))
         if (time == until and known is not None and known <= 0) or time > until:
             yield event

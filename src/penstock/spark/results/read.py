@@ -27,6 +27,7 @@ from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
@@ -74,7 +75,7 @@ def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any]
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 
 
-def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
+def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[StorePath]) -> DataFrame:
     """Files of matches as a frame of the tuple's columns, the names of queries (`queries_name`), and DEFINITIONS as the files have it."""
     queries = queries_name(schema.fieldNames())
     wide = StructType([*schema.fields]).add(queries, ArrayType(StringType(), containsNull=False))

@@ -35,7 +35,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch, planned_at, times_of_batch
 from penstock.spark.storage.past import CannotReadAgainError, Past
-from penstock.spark.storage.spark_files import SparkPath
+from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, run_behind_dataframe
 from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
@@ -78,7 +78,7 @@ class BoundBatch:
     time_floor: int
     kept_ahead: int
     too_late_before: int
-    checkpoint: SparkPath | None = None
+    checkpoint: StorePath | None = None
     stamps: dict[str, Stamp] = field(default_factory=dict)
     pace: float | None = None
     places: int = 0

@@ -15,11 +15,10 @@ from typing import Any
 from penstock.errors import DamagedError
 from penstock.spark.storage.files import put_bytes_if_absent
 from penstock.spark.storage.ledger_documents import StoredDocument, parsed
-from penstock.spark.storage.places import ObjectPath, replace_content
-from penstock.spark.storage.places import Place as FilePlace
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, replace_content
 
 #: where a document is: a file, or a document of the ledger
-Place = FilePlace | StoredDocument
+Place = StorePath | StoredDocument
 CHECKSUM = "crc"
 #: how a document with a checksum begins, whatever name and digits it has: these may be what is damaged
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')

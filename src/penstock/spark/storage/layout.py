@@ -19,7 +19,7 @@ from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
-from penstock.spark.storage.places import ObjectPath, Place, files_in, place_of
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, place_of
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.files import Files
 
@@ -60,14 +60,14 @@ class Layout:
         checkpoint: the folder a restart needs.
     """
 
-    output: Place
-    checkpoint: Place
+    output: StorePath
+    checkpoint: StorePath
 
-    def matches(self, stream: str) -> Place:
+    def matches(self, stream: str) -> StorePath:
         """Tuples that satisfied a query, with the names of the queries."""
         return self.output / "matches" / on_disk(stream)
 
-    def quarantine(self, stream: str) -> Place:
+    def quarantine(self, stream: str) -> StorePath:
         """Records that could not be read, with the reason."""
         return self.output / "quarantine" / on_disk(stream)
 
@@ -129,14 +129,14 @@ class Layout:
         return StoredDocuments(self.ledger, ("catalog_base",))
 
     @property
-    def status(self) -> Place:
+    def status(self) -> StorePath:
         """What the newest run says of itself, for `penstock status`."""
         return self.output / "_penstock" / "status.json"
 
     @property
-    def events(self) -> Place:
-        """One decision or measurement a line."""
-        return self.output / "events.jsonl"
+    def events(self) -> Path:
+        """One decision or measurement a line; of an object store the copies there are `EventCopies`."""
+        return (self.output if isinstance(self.output, Path) else self.local) / "events.jsonl"
 
     @property
     def session(self) -> StoredDocument:
@@ -155,7 +155,7 @@ class Layout:
         """Which plan version each batch is bound to."""
         return StoredDocuments(self.ledger, ("binding", stream))
 
-    def spark(self, stream: str) -> Place:
+    def spark(self, stream: str) -> StorePath:
         """Spark's own checkpoint of the stream's ingest query."""
         return self.checkpoint / on_disk(stream) / "spark"
 
@@ -163,15 +163,15 @@ class Layout:
         """Which operators that began in mid-stream are settled."""
         return StoredDocuments(self.ledger, ("backfilled", stream))
 
-    def staged_backfill(self, stream: str) -> Place:
+    def staged_backfill(self, stream: str) -> Path:
         """What a backfill has staged."""
-        return self.checkpoint / on_disk(stream) / "backfill"
+        return self.local / "staging" / on_disk(stream) / "backfill"
 
     def log(self, stream: str) -> StoredLog:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
         return StoredLog(self.ledger, stream, self.checkpoint / on_disk(stream) / "log" / "files")
 
-    def log_files(self, stream: str, kind: str) -> Place:
+    def log_files(self, stream: str, kind: str) -> StorePath:
         """The files of one kind that the log's entries name."""
         return self.log(stream).files / kind
 
@@ -187,7 +187,7 @@ class Layout:
         """The shards of a stream's window views."""
         return StoredDocument(self.ledger, ("shards", stream))
 
-    def keyed_spark(self, stream: str) -> Place:
+    def keyed_spark(self, stream: str) -> StorePath:
         """Spark's own checkpoint of the stream's keyed query."""
         return self.checkpoint / on_disk(stream) / "spark-keyed"
 
@@ -210,24 +210,24 @@ class Layout:
         """The lanes that have begun, by name: no other reader of a log is one."""
         return StoredDocuments(self.ledger, ("lane",))
 
-    def lane(self, lane: str) -> Place:
-        """The files that a lane keeps for itself."""
-        return self.checkpoint / "_lanes" / on_disk(lane)
+    def static_tables(self, lane: str) -> StorePath:
+        """The files of the static tables that a lane joins with."""
+        return self.checkpoint / "_lanes" / on_disk(lane) / "static"
 
-    def static_tables(self, lane: str) -> Place:
-        """The versions of static tables that a lane joins with."""
-        return self.lane(lane) / "static"
+    def static_versions(self, lane: str) -> StoredDocuments:
+        """The version of each static table that a lane joins with, by number of the input."""
+        return StoredDocuments(self.ledger, ("static", lane))
 
     @property
     def spark_log(self) -> Path:
         """What Spark's JVM and its Python workers print."""
         return self.local / "spark.log"
 
-    def results(self, view: str) -> Place:
+    def results(self, view: str) -> StorePath:
         """Results of a window or join view."""
         return self.output / "results" / on_disk(view)
 
-    def misses(self, view: str) -> Place:
+    def misses(self, view: str) -> StorePath:
         """The windows of a view with a deadline that were not released in time."""
         return self.output / "misses" / on_disk(view)
 
@@ -258,7 +258,7 @@ class Layout:
         return self.checkpoint / on_disk(stream) / "replay"
 
     @classmethod
-    def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:
+    def of(cls, output: str | StorePath, checkpoint: str | StorePath | None) -> Layout:
         """The layout of two folders; the checkpoint lies inside the results where none is named.
 
         Args:
@@ -391,7 +391,7 @@ def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
         raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
 
 
-def _refuse_unusable(folder: Place) -> None:
+def _refuse_unusable(folder: StorePath) -> None:
     """Raises OSError where a folder could not be made or written to."""
     if isinstance(folder, ObjectPath):
         folder.address.check()
@@ -405,7 +405,7 @@ def _refuse_unusable(folder: Place) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
-def _unusable(error: OSError, output: Place) -> ConnectionFailedError:
+def _unusable(error: OSError, output: StorePath) -> ConnectionFailedError:
     return ConnectionFailedError(
         f"cannot write to {error.filename or output}: {error.strerror}. "
         "Make the output and checkpoint folders writable"

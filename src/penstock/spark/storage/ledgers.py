@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import DamagedError, FencedError
-from penstock.spark.storage.places import Place, address_of
+from penstock.spark.storage.store_paths import StorePath, address_of
 from penstock.stores.address import LEDGER_NAME, StoreAddress, ledger_path
 from penstock.stores.keys import Key
 from penstock.stores.ledger import ClosedError, Document, Entry, Ledger, LedgerReader, Range, View, Writer
@@ -27,13 +27,13 @@ class LedgerFolder:
         folder: the folder.
     """
 
-    folder: Place
+    folder: StorePath
 
     def __str__(self) -> str:
         return str(self.path)
 
     @property
-    def path(self) -> Place:
+    def path(self) -> StorePath:
         """The file of the ledger, or its folder in an object store or where several machines share the file system."""
         return _path_in(self.folder)
 
@@ -206,14 +206,14 @@ class _Place:
         written: the ledger of a run.
     """
 
-    folder: Place
+    folder: StorePath
     written: RunLedger | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
     #: the ledger that is read, and its file
     _read: tuple[LedgerReader, int] | None = None
 
     @property
-    def path(self) -> Place:
+    def path(self) -> StorePath:
         return _path_in(self.folder)
 
     @property
@@ -272,7 +272,7 @@ class _Place:
 class _Reader(LedgerReader):
     """The ledger of a folder, opened again where another thread has closed it."""
 
-    folder: Place
+    folder: StorePath
 
     def get(self, key: Key) -> Document | None:
         while True:
@@ -335,13 +335,13 @@ class _Places:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._known: dict[Place, _Place] = {}
+        self._known: dict[StorePath, _Place] = {}
 
-    def of(self, folder: Place) -> _Place:
+    def of(self, folder: StorePath) -> _Place:
         with self._guard:
             return self._known.setdefault(folder, _Place(folder))
 
-    def opened(self) -> set[Place]:
+    def opened(self) -> set[StorePath]:
         """The folders of which something is open."""
         with self._guard:
             return {
@@ -356,15 +356,15 @@ _places = _Places()
 _inherited: list[_Places] = []
 
 
-def _path_in(folder: Place) -> Place:
+def _path_in(folder: StorePath) -> StorePath:
     return ledger_path(folder) if isinstance(folder, Path) else folder / LEDGER_NAME
 
 
-def _place(folder: Place) -> _Place:
+def _place(folder: StorePath) -> _Place:
     return _places.of(folder)
 
 
-def opened_folders() -> set[Place]:
+def opened_folders() -> set[StorePath]:
     """Return the folders of which this process has the ledger open."""
     return _places.opened()
 

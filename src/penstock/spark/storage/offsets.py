@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from penstock.errors import CheckpointError
 from penstock.spark.storage.files import sync_file, sync_folder
-from penstock.spark.storage.spark_files import SparkPath, last_lines, modified_at, numbered_files
+from penstock.spark.storage.spark_files import last_lines, numbered_files
+from penstock.spark.storage.store_paths import StorePath, modified_at
 
 #: what to do where a checkpoint was set back
 REMEDY = (
@@ -24,7 +25,7 @@ REMEDY = (
 _HEAD_LINES = 2
 
 
-def offsets_digest(checkpoint: SparkPath, batch: int) -> str | None:
+def offsets_digest(checkpoint: StorePath, batch: int) -> str | None:
     """Identifies the records of a batch: two batches with the same digest read the same.
 
     Of files it is their names and times that count, not the numbers by which Spark logs them. Clocks and settings,
@@ -51,7 +52,7 @@ def offsets_digest(checkpoint: SparkPath, batch: int) -> str | None:
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
-def planned_after(checkpoint: SparkPath, batch: int) -> dict[str, Any] | None:
+def planned_after(checkpoint: StorePath, batch: int) -> dict[str, Any] | None:
     """The newest batch that Spark has planned and that is not published.
 
     Args:
@@ -90,7 +91,7 @@ class PlannedBatches:
         checkpoint: the streaming query's.
     """
 
-    def __init__(self, checkpoint: SparkPath) -> None:
+    def __init__(self, checkpoint: StorePath) -> None:
         self._checkpoint = checkpoint
         self._lasting: set[Path] = set()
 
@@ -127,7 +128,7 @@ class PlannedBatches:
         self._lasting.update(folders)
 
 
-def files_of_batch(checkpoint: SparkPath, batch: int) -> list[str] | None:
+def files_of_batch(checkpoint: StorePath, batch: int) -> list[str] | None:
     """The files of a batch of a query with one file source, as Spark's readers take their names.
 
     Args:
@@ -144,7 +145,7 @@ def files_of_batch(checkpoint: SparkPath, batch: int) -> list[str] | None:
     return None if times is None else list(times)
 
 
-def times_of_batch(checkpoint: SparkPath, batch: int) -> dict[str, int] | None:
+def times_of_batch(checkpoint: StorePath, batch: int) -> dict[str, int] | None:
     """The like, with the time of each file's last modification as Spark planned it, milliseconds since the epoch."""
     ends, starts = _sources(checkpoint, batch), _sources(checkpoint, batch - 1) if batch else [None]
     if ends is None or starts is None or len(ends) != 1 or len(starts) != 1:
@@ -156,7 +157,7 @@ def times_of_batch(checkpoint: SparkPath, batch: int) -> dict[str, int] | None:
     return {unquote(path): time for path, time in read if isinstance(path, str)}
 
 
-def planned_at(checkpoint: SparkPath, batch: int) -> int:
+def planned_at(checkpoint: StorePath, batch: int) -> int:
     """When Spark planned a batch, milliseconds since the epoch: what `current_timestamp()` is in it.
 
     Args:
@@ -169,7 +170,7 @@ def planned_at(checkpoint: SparkPath, batch: int) -> int:
     return known
 
 
-def _sources(checkpoint: SparkPath, batch: int) -> list[Any] | None:
+def _sources(checkpoint: StorePath, batch: int) -> list[Any] | None:
     """How far each source has been read with a batch."""
     try:
         lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
@@ -185,7 +186,7 @@ def _plain(line: str) -> Any:
         return line
 
 
-def _read(log: SparkPath, start: Any, end: Any) -> Any:
+def _read(log: StorePath, start: Any, end: Any) -> Any:
     """What lies between two offsets of a source: (path, time) of files, else the offsets themselves."""
     if not isinstance(end, dict) or end.keys() != {"logOffset"} or not log.is_dir():
         return [start, end]
@@ -199,7 +200,7 @@ def _numbers(start: Any, end: Any) -> range:
     return range(start["logOffset"] + 1 if isinstance(start, dict) else 0, end["logOffset"] + 1)
 
 
-def _files(log: SparkPath, number: int) -> list[tuple[str, int]]:
+def _files(log: StorePath, number: int) -> list[tuple[str, int]]:
     """The files that one batch of a file source's log adds."""
     # a compacted log begins with all that came before
     wanted = f'"batchId":{number}}}'.encode()
@@ -214,7 +215,7 @@ def _files(log: SparkPath, number: int) -> list[tuple[str, int]]:
 
 
 def refuse_others(
-    stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: SparkPath
+    stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: StorePath
 ) -> None:
     """Makes sure that a published batch which Spark repeats has the records it was published with.
 

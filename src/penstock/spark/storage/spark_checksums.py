@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.spark_files import SparkPath, numbered_files
+from penstock.spark.storage.spark_files import numbered_files
+from penstock.spark.storage.store_paths import StorePath
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
 _HEAD = struct.Struct(">4sI")
@@ -19,7 +20,7 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: SparkPath) -> Iterator[Path]:
+def summed_files(folder: StorePath) -> Iterator[Path]:
     """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
     if not isinstance(folder, Path):
         return
@@ -27,7 +28,7 @@ def summed_files(folder: SparkPath) -> Iterator[Path]:
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
-def missing_batches(folder: SparkPath) -> Iterator[SparkPath]:
+def missing_batches(folder: StorePath) -> Iterator[StorePath]:
     """The offsets and commits of batches that Spark has committed and not removed since, which are gone.
 
     Args:
@@ -44,7 +45,7 @@ def missing_batches(folder: SparkPath) -> Iterator[SparkPath]:
                 yield folder / log / str(number)
 
 
-def check_metadata(folder: SparkPath) -> None:
+def check_metadata(folder: StorePath) -> None:
     """Makes sure that the checkpoint of a query that has planned a batch has whole metadata: else Spark refuses to begin.
 
     Args:

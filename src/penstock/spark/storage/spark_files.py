@@ -8,46 +8,34 @@ from pathlib import Path
 
 from penstock.spark.storage.files import last_lines as last_lines_of
 from penstock.spark.storage.files import numbered, replace_bytes
-from penstock.spark.storage.places import Place
-
-#: a folder or file of Spark's checkpoint
-SparkPath = Place
+from penstock.spark.storage.store_paths import StorePath
 
 
-def last_lines(path: SparkPath) -> Iterator[bytes]:
+def last_lines(path: StorePath) -> Iterator[bytes]:
     """Yield the lines of a file, the last one first; of a local one no more is read than is asked for."""
     if isinstance(path, Path):
         return last_lines_of(path)
     return reversed(path.read_bytes().splitlines())
 
 
-def modified_at(path: SparkPath) -> float:
-    """Return when a file was written, seconds since the epoch.
-
-    Raises:
-        OSError: no such file.
-    """
-    return path.stat().st_mtime if isinstance(path, Path) else path.modified()
-
-
-def numbered_files(folder: SparkPath) -> list[int]:
+def numbered_files(folder: StorePath) -> list[int]:
     """Return the numbers of the files in a folder whose names are numbers, ascending."""
     if isinstance(folder, Path):
         return numbered(folder, "")
     return sorted(int(each.name) for each in folder.iterdir() if each.name.isdigit())
 
 
-def sources_of(logs: SparkPath) -> list[SparkPath]:
+def sources_of(logs: StorePath) -> list[StorePath]:
     """Return the folders of a query's sources, in order of name.
 
     Args:
         logs: the folder `sources` of Spark's checkpoint.
     """
-    found: list[SparkPath] = list(logs.glob("[0-9]*"))
+    found: list[StorePath] = list(logs.glob("[0-9]*"))
     return sorted(found, key=str)
 
 
-def replace_file(path: SparkPath, content: bytes) -> None:
+def replace_file(path: StorePath, content: bytes) -> None:
     """Give a file another content in one step, durable on return; Spark's checksum of the old one is deleted before."""
     if isinstance(path, Path):
         _checksum_of(path).unlink(missing_ok=True)
@@ -56,14 +44,14 @@ def replace_file(path: SparkPath, content: bytes) -> None:
         path.write_bytes(content)
 
 
-def remove_file(path: SparkPath) -> None:
+def remove_file(path: StorePath) -> None:
     """Delete a file and Spark's checksum of it; it need not exist."""
     path.unlink(missing_ok=True)
     if isinstance(path, Path):
         _checksum_of(path).unlink(missing_ok=True)
 
 
-def drop_unbegun(checkpoint: SparkPath) -> None:
+def drop_unbegun(checkpoint: StorePath) -> None:
     """Empty the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
 
     A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder
-from penstock.spark.storage.places import Place
+from penstock.spark.storage.store_paths import StorePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class StoredLog:
 
     ledger: LedgerFolder
     name: str
-    files: Place
+    files: StorePath
 
     def __str__(self) -> str:
         return f"the log of {self.name} in {self.ledger}"
 
     @property
-    def rows(self) -> Place:
+    def rows(self) -> StorePath:
         """The results folder, whose files entries of views' rows name."""
         return self.ledger.folder.parent
 

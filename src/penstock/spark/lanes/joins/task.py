@@ -24,6 +24,7 @@ from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.results.joined_rows import MARKS, file_schema
+from penstock.spark.storage.store_paths import StorePath
 
 #: rows of a row group
 _GROUP_ROWS = 1 << 20
@@ -60,7 +61,7 @@ class TableRuns:
     """
 
     runs: KeptRuns
-    path: Path
+    path: StorePath
 
     def open(self) -> InputRuns:
         """Maps it into memory."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
+from penstock.spark.storage.files import newest_first
 from penstock.stores.address import StoreAddress
 from penstock.stores.durable import replace_bytes
 from penstock.stores.files import Files
@@ -175,10 +176,10 @@ class ObjectPath:
 
 
 #: a file or folder of a run
-Place = Path | ObjectPath
+StorePath = Path | ObjectPath
 
 
-def place_of(text: str | Path) -> Place:
+def place_of(text: str | StorePath) -> StorePath:
     """Return the place that a user has named.
 
     Args:
@@ -187,16 +188,18 @@ def place_of(text: str | Path) -> Place:
     Raises:
         InputError: it is neither.
     """
+    if isinstance(text, ObjectPath):
+        return text
     address = StoreAddress.of(str(text))
     return Path(address.path).resolve() if address.is_local else ObjectPath(address.pinned())
 
 
-def address_of(place: Place) -> StoreAddress:
+def address_of(place: StorePath) -> StoreAddress:
     """Return the address of a place."""
     return place.address if isinstance(place, ObjectPath) else StoreAddress("file", "", str(place.absolute()))
 
 
-def name_below(folder: Place, place: Place) -> str:
+def name_below(folder: StorePath, place: StorePath) -> str:
     """Return the name of a file in the store of a folder.
 
     Raises:
@@ -210,12 +213,29 @@ def name_below(folder: Place, place: Place) -> str:
     return name
 
 
-def files_in(folder: Place) -> Files:
+def files_in(folder: StorePath) -> Files:
     """Return the files of a folder."""
     return _opened(folder.address) if isinstance(folder, ObjectPath) else LocalFiles(folder)
 
 
-def replace_content(place: Place, content: bytes) -> None:
+def modified_at(path: StorePath) -> float:
+    """Return when a file was written, seconds since the epoch.
+
+    Raises:
+        OSError: no such file.
+    """
+    return path.stat().st_mtime if isinstance(path, Path) else path.modified()
+
+
+def by_time(folder: StorePath, pattern: str) -> list[StorePath]:
+    """Return the files of a folder that match a pattern, the newest first."""
+    if isinstance(folder, Path):
+        return list(newest_first(folder, pattern))
+    found: list[StorePath] = list(folder.glob(pattern))
+    return sorted(found, key=modified_at, reverse=True)
+
+
+def replace_content(place: StorePath, content: bytes) -> None:
     """Give a file a content in one step, durable on return."""
     if isinstance(place, ObjectPath):
         place.write_bytes(content)
@@ -223,7 +243,28 @@ def replace_content(place: Place, content: bytes) -> None:
         replace_bytes(place, content)
 
 
-def opened(place: Place) -> AbstractContextManager[Path]:
+def put_written(folder: StorePath, name: str, write: Callable[[Path], None]) -> None:
+    """Store a file, durable and whole on return.
+
+    Args:
+        folder: whose.
+        name: of the file in the folder.
+        write: writes the content to a local path.
+
+    Raises:
+        OSError: the store failed; whatever `write` raises. The file is not stored then.
+    """
+    files = files_in(folder)
+    path = files.staging(name)
+    try:
+        write(path)
+        files.put(name, path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def opened(place: StorePath) -> AbstractContextManager[Path]:
     """Give a local path of a file inside the `with` block: the file itself, or a copy.
 
     What is opened or mapped inside the block remains readable.
@@ -234,7 +275,7 @@ def opened(place: Place) -> AbstractContextManager[Path]:
     return place.open() if isinstance(place, ObjectPath) else nullcontext(place)
 
 
-def size_of(place: Place) -> int:
+def size_of(place: StorePath) -> int:
     """Return the bytes of a file.
 
     Raises:
