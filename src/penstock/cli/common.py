@@ -7,7 +7,7 @@ are there.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
@@ -90,6 +90,7 @@ def open_script(
     tune: list[str] | None,
     functions: Path | None,
     purpose: Purpose = "brief",
+    folders: Sequence[str] = (),
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
@@ -102,6 +103,7 @@ def open_script(
         tune: Penstock's settings, each NAME=VALUE.
         functions: a Python module with FUNCTIONS, AGGREGATES or both.
         purpose: what a JVM is started for; where it is to run the script, there must be something to run.
+        folders: paths or addresses that the session reads or writes beside those of the tables.
 
     Raises:
         InputError: a mistake in the script, its sources or the options, or several (`MistakesError`).
@@ -122,7 +124,7 @@ def open_script(
     if not _is_left(parsed, mistakes):
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
-    pairs |= _libraries(pairs, kafka=reads_kafka, stores=stores_of(parsed.tables))
+    pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])
     engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
@@ -186,7 +188,7 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
 @contextmanager
 def told_page(
     console: Console,
-    folder: Path,
+    folder: str,
     address: str | None,
     token: str | None,
     metrics: str | None = None,
@@ -222,7 +224,7 @@ def told_page(
         yield
 
 
-def _libraries(conf: dict[str, str], *, kafka: bool, stores: Iterable[str]) -> Mapping[str, str]:
+def session_libraries(conf: dict[str, str], *, kafka: bool, stores: Iterable[str]) -> Mapping[str, str]:
     """The Spark settings that add what a script needs beyond Spark's own jars; prints where it is from.
 
     Raises:

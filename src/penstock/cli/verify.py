@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +22,7 @@ class VerifyFormat(StrEnum):
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
+    folder: Annotated[str, typer.Argument(help="Results folder.", metavar="DIR")],
     output_format: Annotated[
         VerifyFormat, typer.Option("--format", help="Output format: text or json.")
     ] = VerifyFormat.TEXT,

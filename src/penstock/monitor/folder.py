@@ -25,7 +25,7 @@ from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
-from penstock.spark.storage.store_paths import StorePath, by_time, modified_at, opened, place_of
+from penstock.spark.storage.store_paths import StorePath, by_time, modified_at, opened, store_path
 from penstock.stores.ledger import Writer
 from penstock.stores.processes import is_running
 
@@ -43,7 +43,7 @@ def folder_layout(folder: str | StorePath) -> Layout:
     Raises:
         InputError: there is none, or it is not Penstock's.
     """
-    place = place_of(folder)
+    place = store_path(folder)
     if not place.is_dir():
         raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
     if not (place / "_penstock").is_dir():

@@ -58,7 +58,7 @@ from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 from penstock.spark.storage.spark_files import numbered_files
-from penstock.spark.storage.store_paths import StorePath, opened, place_of, size_of
+from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
 from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
@@ -173,7 +173,7 @@ def verify(folder: str | StorePath) -> Findings:
         InputError: there is none, or it is not Penstock's.
     """
     layout = folder_layout(folder)
-    checkpoint = place_of(read_status(layout).get("checkpoint") or layout.checkpoint)
+    checkpoint = store_path(read_status(layout).get("checkpoint") or layout.checkpoint)
     # a folder that was copied or moved with its checkpoint inside still names where that was
     if str(checkpoint).split("/")[-2:] == str(layout.checkpoint).split("/")[-2:]:
         checkpoint = layout.checkpoint

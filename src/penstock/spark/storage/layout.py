@@ -19,7 +19,7 @@ from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
-from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, place_of
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, store_path
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.files import Files
 
@@ -267,8 +267,8 @@ class Layout:
         Raises:
             InputError: one is neither.
         """
-        folder = place_of(output)
-        return cls(folder, place_of(checkpoint) if checkpoint else folder / "_penstock" / "checkpoint")
+        folder = store_path(output)
+        return cls(folder, store_path(checkpoint) if checkpoint else folder / "_penstock" / "checkpoint")
 
     def check(self) -> None:
         """Makes sure that both folders can be used, and together; changes nothing.

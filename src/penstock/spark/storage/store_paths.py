@@ -179,7 +179,7 @@ class ObjectPath:
 StorePath = Path | ObjectPath
 
 
-def place_of(text: str | StorePath) -> StorePath:
+def store_path(text: str | StorePath) -> StorePath:
     """Return the place that a user has named.
 
     Args:
