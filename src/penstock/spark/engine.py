@@ -533,7 +533,7 @@ class Engine:
             try:
                 for name, stream in begun.items():
                     run.prepare(name, stream.source)
-                    if layout.replay(name).is_dir():
+                    if layout.has_replay(name):
                         # its copy of the table was read in this zone
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)

@@ -25,7 +25,7 @@ _READ_BYTES = 8 << 20
 _DELETED = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObjectFiles(Files):
     """Files in an object store, whole and durable once the store has acknowledged them.
 

@@ -257,6 +257,10 @@ class Layout:
             )
         return self.checkpoint / on_disk(stream) / "replay"
 
+    def has_replay(self, stream: str) -> bool:
+        """Whether a stream has a copy that a replay source plays."""
+        return isinstance(self.checkpoint, Path) and self.replay(stream).is_dir()
+
     @classmethod
     def of(cls, output: str | StorePath, checkpoint: str | StorePath | None) -> Layout:
         """The layout of two folders; the checkpoint lies inside the results where none is named.
@@ -363,7 +367,7 @@ class Layout:
         """
         self.check()
         try:
-            for folder in (self.checkpoint, self.output / "_penstock"):
+            for folder in (self.checkpoint, self.output / "_penstock", self.local):
                 if isinstance(folder, Path):
                     make_folder(folder)
             identity = self.checkpoint / "identity.json"

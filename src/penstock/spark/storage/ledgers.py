@@ -5,6 +5,7 @@ Any part of the process may read it. One run writes it: `Layout.open` opens it f
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -362,6 +363,12 @@ def _path_in(folder: StorePath) -> StorePath:
 
 def _place(folder: StorePath) -> _Place:
     return _places.of(folder)
+
+
+@atexit.register
+def _close_all() -> None:
+    for folder in _places.opened():
+        LedgerFolder(folder).close()
 
 
 def opened_folders() -> set[StorePath]:

@@ -106,14 +106,12 @@ class ObjectPath:
 
     def exists(self) -> bool:
         """Return whether a file has this path, or is below it."""
-        with suppress(FileNotFoundError):
-            return bool(self.place) and self.size() >= 0
-        return self.is_dir()
+        return self.is_file() or self.is_dir()
 
     def is_file(self) -> bool:
         """Return whether a file has this path."""
         with suppress(FileNotFoundError):
-            return self.size() >= 0
+            return bool(self.place) and self.size() >= 0
         return False
 
     def size(self) -> int:
