@@ -89,7 +89,8 @@ class ObjectFiles(Files):
 
     def _put(self, name: str, content: Content) -> None:
         with failures(self.address(name), "writing"):
-            self.store.put(name, content)
+            # obstore takes no memoryview
+            self.store.put(name, bytes(content) if isinstance(content, memoryview) else content)
         self.cache.drop(name)
         if isinstance(content, Path):
             content.unlink()

@@ -8,7 +8,6 @@ runs for it, but for a batch that is repeated after a restart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +15,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.ledgers import LedgerFolder
+from penstock.spark.storage.store_paths import store_path
 from penstock.spark.storage.stored_log import StoredLog
 
 #: the column of its rows
@@ -54,7 +54,7 @@ class LogSource(DataSource):
         """What Spark asks how far the log has come."""
         after, entries = int(self.options["after"]), int(self.options["entries"])
         ledger, name, files = (self.options[each] for each in ("ledger", "log", "files"))
-        log = StoredLog(LedgerFolder(Path(ledger)), name, Path(files))
+        log = StoredLog(LedgerFolder(store_path(ledger)), name, store_path(files))
         return _Follower(LogReader(log), self.options["reader"], after, entries)
 
 

@@ -39,6 +39,7 @@ from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
 from penstock.spark.sessions.build import CHECKPOINTS
+from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
@@ -194,7 +195,7 @@ class KeyedQuery:
             self._process
         )
         writer = writer.outputMode("append")
-        writer = writer.option("checkpointLocation", str(self._layout.keyed_spark(self.stream)))
+        writer = writer.option("checkpointLocation", hadoop_path(str(self._layout.keyed_spark(self.stream))))
         self._query = writer.trigger(processingTime=interval).start()
 
     def _join(self) -> int:
