@@ -99,8 +99,8 @@ class Weeks:
         write_run_file(self.reader.path(tuples_kind(0), f"{number}.arrow"), tuples, RUN)
         files = {PARTIALS_FILES: [f"{number}.parquet"], tuples_kind(0): [f"{number}.arrow"]}
         began = time.perf_counter()
-        with self.log.batch_entry(number, 0, number, number, number, number, files) as entry:
-            commit(entry, expect=dict.fromkeys(entry))
+        with self.log.batch_entry(number, 0, number, number, number, number, files) as put:
+            commit(put, expect=dict.fromkeys(put))
         self.longest = max(self.longest, time.perf_counter() - began)
         entry = self.reader.entry(number)
         for shard in range(SHARDS):

@@ -190,7 +190,7 @@ def _output(layout: Layout, found: Findings) -> None:
     found.read(layout.status, lambda: read_json(layout.status, STATUS))
     _ledger(layout, found)
     found.look(layout.catalog, lambda: known_catalog(layout))
-    for name in layout.queries():
+    for name in found.look(layout.ledger, layout.queries) or ():
         published = found.look(layout.manifests(name), lambda name=name: read_published(layout, name))  # type: ignore[misc]
         for file in published.files if published is not None else ():
             _published(layout, name, file, found)
@@ -228,7 +228,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in layout.planned():
+    for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
     for ledger in sorted(root.glob("*/files.jsonl")):
@@ -237,7 +237,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         shards = layout.shards(from_disk(keyed.parent.name))
         if not shards.exists():
             found.note(str(shards), f"({SHARDS.kind}) is missing")
-    for name in layout.logs():
+    for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
     for path in sorted(root.glob("_lanes/*/static/**/*.arrow")):
         found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
