@@ -39,6 +39,7 @@ from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import PARTIALS_FILES, Layout, tuples_kind
+from penstock.spark.storage.ledger_documents import commit
 
 STREAM, SHARDS, ROWS, BEHIND = "orders", 2, 20, 8 * SEGMENT
 TIME = pa.timestamp("us", "UTC")
@@ -49,6 +50,7 @@ from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.layout import Layout
 layout = Layout.of(sys.argv[1], None)
 events = EventLog(layout.events)
@@ -97,7 +99,8 @@ class Weeks:
         write_run_file(self.reader.path(tuples_kind(0), f"{number}.arrow"), tuples, RUN)
         files = {PARTIALS_FILES: [f"{number}.parquet"], tuples_kind(0): [f"{number}.arrow"]}
         began = time.perf_counter()
-        self.log.put_batch(number, 0, number, number, number, number, files)
+        with self.log.batch_entry(number, 0, number, number, number, number, files) as put:
+            commit(put, expect=dict.fromkeys(put))
         self.longest = max(self.longest, time.perf_counter() - began)
         entry = self.reader.entry(number)
         for shard in range(SHARDS):

@@ -40,9 +40,9 @@ from penstock.spark.results.window_staging import written
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.replaced import ReplacedFiles
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.trigger import Trigger
+from publishing import shown
 
 #: kind of the files that `Feed` writes
 TALLIES = "tallies"
@@ -265,12 +265,12 @@ def wanted(*feeds: Feed) -> dict[tuple[int, str], int]:
 
 
 def published(layout: Layout, lane: str) -> dict[tuple[int, str], int]:
-    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files and replaced ones."""
+    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files beside replaced ones."""
     paths = list(published_paths(layout, lane, KIND))
-    replaced = {
-        name.rpartition("/")[2] for name in ReplacedFiles(layout.replaced(lane), layout.files, 0).listed()
-    }
-    assert {*names(paths), *replaced} == {*names(layout.results(VIEW).glob(f"*.{lane}.parquet"))}
+    own = [
+        path for path in shown(layout, lane, layout.results(VIEW)) if path.name.endswith(f".{lane}.parquet")
+    ]
+    assert names(paths) == names(own)
     return so_far(layout, lane)
 
 

@@ -14,6 +14,7 @@ from penstock.spark.results.window_staging import written
 from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import commit
+from penstock.spark.storage.replaced import ReplacedFiles
 
 
 def stored(
@@ -43,3 +44,11 @@ def listed(kind: str, path: Path, rows: int, pairs: int = 0) -> dict[str, Any]:
     """A file as a manifest lists it."""
     size, crc = path.stat().st_size, checksum_of(path)
     return {"kind": kind, "name": path.name, "rows": rows, "pairs": pairs, "size": size, "crc": crc}
+
+
+def shown(layout: Layout, query: str, folder: Path) -> list[Path]:
+    """The files of a folder but for those that merged ones have replaced, in order of name."""
+    replaced = {
+        layout.output / name for name in ReplacedFiles(layout.replaced(query), layout.files, 0).listed()
+    }
+    return sorted(set(folder.glob("*.parquet")) - replaced)

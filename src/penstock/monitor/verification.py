@@ -193,7 +193,7 @@ def _output(layout: Layout, found: Findings) -> None:
     found.read(layout.status, lambda: read_json(layout.status, STATUS))
     _ledger(layout, found)
     found.look(layout.catalog, lambda: known_catalog(layout))
-    for name in layout.queries():
+    for name in found.look(layout.ledger, layout.queries) or ():
         published = found.look(layout.manifests(name), lambda name=name: read_published(layout, name))  # type: ignore[misc]
         for file in published.files if published is not None else ():
             _published(layout, name, file, found)
@@ -234,7 +234,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in layout.planned():
+    for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
         ledger = layout.read_files(stream)
@@ -242,9 +242,9 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
         if layout.keyed_spark(stream).is_dir() and not layout.shards(stream).exists():
             found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
-    for name in layout.logs():
+    for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
-    for lane in layout.lanes.names():
+    for lane in found.look(layout.ledger, layout.lanes.names) or ():
         versions = found.look(layout.static_versions(lane), lambda lane=lane: _static_files(layout, lane))  # type: ignore[misc]
         for name in versions or ():
             found.read(root / name, lambda name=name: check_run(root / name))  # type: ignore[misc]
