@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -94,7 +95,6 @@ class Execution:
     ) -> None:
         self.spark = spark
         self._progress = progress
-        self.layout = layout
         self._settings = settings
         self._trigger = trigger
         self._functions = functions
@@ -128,6 +128,7 @@ class Execution:
                 lambda: self.is_starting or self.active or self._is_unstopped, self._end_fenced
             )
             held.callback(self._ledger.close)
+            self.layout = layout = replace(layout, run=self._ledger.writer().epoch)
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             self.events = EventLog(

@@ -114,6 +114,8 @@ class Publisher:
         Returns:
             The published files, as the manifest lists them (fields of PublishedFile).
         """
+        # a run that was taken over would overwrite the files of the other one
+        self._layout.ledger.writer.commit()
         is_untouched, self._untouched = batch == self._untouched, None
         files: list[PublishedFile] = []
         for kind in sorted({staged.kind for report in reports for staged in report.files}):

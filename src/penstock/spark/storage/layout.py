@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,10 +55,12 @@ class Layout:
     Attributes:
         output: the results folder.
         checkpoint: the folder a restart needs.
+        run: the epoch in which the run has opened the ledger; what it stages lies apart from what a fenced run still stages.
     """
 
     output: Path
     checkpoint: Path
+    run: int = 0
 
     def matches(self, stream: str) -> Path:
         """Tuples that satisfied a query, with the names of the queries."""
@@ -93,11 +96,15 @@ class Layout:
 
     def staging(self, stream: str, batch: int) -> Path:
         """What the tasks of a batch wrote, before publication."""
-        return self.output / "_penstock" / "staging" / on_disk(stream) / str(batch)
+        return self._staged / str(self.run) / on_disk(stream) / str(batch)
 
     def staged_envelopes(self, stream: str, batch: int) -> Path:
         """What the tasks of a batch wrote for the keyed query: published by rename, so beside the log."""
-        return self.checkpoint / on_disk(stream) / "staging" / str(batch)
+        return self.checkpoint / on_disk(stream) / "staging" / str(self.run) / str(batch)
+
+    @property
+    def _staged(self) -> Path:
+        return self.output / "_penstock" / "staging"
 
     @property
     def ledger(self) -> LedgerFolder:
@@ -321,6 +328,8 @@ class Layout:
     ) -> RunLedger:
         """Creates both folders, makes sure that they belong together, and opens the ledger for writing.
 
+        What runs before have staged is removed.
+
         Args:
             lives: whether the run that it is opened for still runs.
             on_fenced: called by the thread whose commit failed because another process has taken over.
@@ -346,6 +355,9 @@ class Layout:
         try:
             put_json_if_absent(self.output / "_penstock" / "identity.json", known)
             self._check_fit()
+            of_streams = (each for each in self.checkpoint.glob("*/staging") if each.parent.name != "_lanes")
+            for staged in (self._staged, *of_streams):
+                shutil.rmtree(staged, ignore_errors=True)
         except BaseException as error:
             ledger.close()
             if isinstance(error, OSError):
