@@ -251,7 +251,7 @@ def test_another_process_fences_and_is_named(tmp_path: Path) -> None:
         FencedError, match=rf"process {by.decode()} of host \S+ since 20.* UTC has taken over"
     ) as raised:
         first.commit({("by",): b"first"})
-    assert raised.value.exit_code == 2
+    assert raised.value.exit_code == 1
     first.close()
 
 

@@ -293,7 +293,16 @@ class Layout:
                 f"output folder {self.output} has the results of another checkpoint than {self.checkpoint}. Use the "
                 "checkpoint that it was written with, or a new output folder"
             )
+        if results is None and checkpoint is not None and not self.ledger.path.exists() and self._is_used():
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} belongs to another output folder than {self.output}. Name the output folder that "
+                "it was written with, or a new checkpoint"
+            )
         self.refuse_lost_ledger()
+
+    def _is_used(self) -> bool:
+        """Whether a stream has begun in the checkpoint."""
+        return any(path.is_dir() for path in self.checkpoint.iterdir())
 
     def refuse_lost_ledger(self) -> None:
         """Makes sure that a folder with results has its ledger.
