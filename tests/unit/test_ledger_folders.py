@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -251,3 +252,46 @@ def test_what_is_there_is_found_by_keys_alone(layout: Layout, monkeypatch: pytes
         "batch/b/3",
         "batch/b/12",
     ]
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5_000])
+
+
+def _renumber(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA user_version = 99")
+
+
+def _lose_a_page(path: Path) -> None:
+    # as a copy that was made between two writes
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM documents")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (_cut, r"ledger.db \(the ledger\) is damaged: .*restore it from a copy"),
+        (
+            _renumber,
+            r"ledger.db \(the ledger\) has layout 99; this version of Penstock reads layout 1. Use the",
+        ),
+        (_lose_a_page, r"0 documents where 1 were committed.*copied while a run was using it; restore it"),
+    ],
+)
+def test_a_ledger_that_does_not_fit_is_refused_in_words_and_left_alone(
+    layout: Layout, damage: Callable[[Path], None], told: str
+) -> None:
+    ledger = layout.open()
+    layout.catalog.replace(b"{}")
+    ledger.close()
+    layout.ledger.close()
+    damage(layout.ledger.path)
+    before = layout.ledger.path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=told) as raised:
+            layout.open()
+        assert raised.value.exit_code == 2
+    layout.ledger.close()
+    assert layout.ledger.path.read_bytes() == before
