@@ -55,6 +55,7 @@ from penstock.spark.storage.layout import Layout
 layout = Layout.of(sys.argv[1], None)
 events = EventLog(layout.events)
 began = time.process_time()
+layout.ledger.open()
 log = IngestLog(layout, "orders", Settings(), events)
 log.too_late_before(0)
 reader = LogReader(layout.log("orders"))
@@ -127,9 +128,12 @@ class Weeks:
 
 def _start(folder: Path) -> float:
     command = [sys.executable, "-c", START, str(folder)]
-    return min(
+    found = min(
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)
     )
+    # the starts have taken the ledger over
+    Layout.of(folder, None).ledger.open()
+    return found
 
 
 def main() -> int:

@@ -9,5 +9,10 @@ from penstock.spark.storage.stored_log import StoredLog
 
 
 def log_at(folder: Path) -> StoredLog:
-    """The log of a folder."""
-    return StoredLog(LedgerFolder(folder), "log", folder / "files")
+    """The log of a folder, whose ledger is open for writing."""
+    ledger = LedgerFolder(folder)
+    try:
+        _ = ledger.writer
+    except RuntimeError:
+        ledger.open()
+    return StoredLog(ledger, "log", folder / "files")

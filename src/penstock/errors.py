@@ -195,7 +195,7 @@ class CheckpointError(InputError):
 
 
 class FencedError(PenstockError):
-    """Another process, or another run of this one, has taken over a ledger: this one can no longer write to it.
+    """Another process, or another run of this one, has taken over a ledger: this run has ended.
 
     Args:
         ledger: where the ledger is.

@@ -37,9 +37,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pq.write_table(table, layout.matches("orders") / "2.parquet", row_group_size=50)
     file = listed("matches", layout.matches("orders") / "2.parquet", ROWS)
     figures = {"batch": 2, "tuples": ROWS, "matched": ROWS, "pairs": ROWS}
+    ledger = layout.ledger.open()
     MANIFEST.replace(
         layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [file], "batches": [figures]}
     )
+    ledger.close()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rows, "_MOST_LOOKED", 100)
         with served(layout.output) as page:

@@ -30,7 +30,7 @@ from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
 NARROW = "id BIGINT, amount INT, name STRING, seen TIMESTAMP"
 WIDE = f"{NARROW}, weight DOUBLE, note STRING"

@@ -27,7 +27,7 @@ from penstock.sql.windows.query import WindowQuery
 from penstock.trigger import Trigger
 from window_log import LogWriter
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
 ROWS = 300
 WINDOWS = "SELECT window(seen, '1 minute') AS w, count(*) AS n, sum(id) AS s FROM orders GROUP BY w"

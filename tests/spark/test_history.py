@@ -20,7 +20,7 @@ from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
 from window_log import DEFINITION, LogWriter
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 __all__ = ["layout"]
 
 TEXT = (

@@ -44,7 +44,7 @@ from penstock.spark.tasks.worker import TOO_LATE
 from penstock.sql.script.script import parse_script
 from penstock.trigger import Trigger
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
 COLUMNS = "ts TIMESTAMP, origin STRING, level DOUBLE, amount INT, flag BOOLEAN"

@@ -248,10 +248,10 @@ def test_another_process_fences_and_is_named(tmp_path: Path) -> None:
     by = first.get(("by",))
     assert by is not None
     with pytest.raises(
-        FencedError, match=rf"in use by process {by.decode()} of host \S+ since 20.* UTC"
+        FencedError, match=rf"process {by.decode()} of host \S+ since 20.* UTC has taken over"
     ) as raised:
         first.commit({("by",): b"first"})
-    assert raised.value.exit_code == 2
+    assert raised.value.exit_code == 1
     first.close()
 
 

@@ -100,6 +100,7 @@ def test_what_a_reader_joins_is_kept_though_it_was_about_to_go(tmp_path: Path) -
     reader = EnvelopeReader(log, 0)
     payloads = [reader.of(entry)[0].payload for entry in log.between(-1, ENTRIES - 1)]
     assert payloads == [str(number).encode() for number in range(ENTRIES)]
+    log.log.ledger.open()
     log.leave("late")
     assert run(tmp_path) == 0
     assert log.first >= SEGMENT

@@ -144,6 +144,11 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):
         Layout.of(tmp_path / "new", tmp_path / "other").check()
+    beside = Layout.of(tmp_path / "beside", tmp_path / "kept")
+    beside.check()
+    layout.spark("orders").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"kept belongs to another output folder than .*beside"):
+        beside.check()
     (tmp_path / "kept" / "identity.json").write_text('{"id": "x", "layout": 0}')
     with pytest.raises(InputError, match="has layout 0, this version reads"):
         layout.check()

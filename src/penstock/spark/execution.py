@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -96,7 +97,6 @@ class Execution:
     ) -> None:
         self.spark = spark
         self._progress = progress
-        self.layout = layout
         self._settings = settings
         self._trigger = trigger
         self._functions = functions
@@ -132,6 +132,7 @@ class Execution:
             held.callback(self._ledger.close)
             for store in (layout.files, layout.log_store):
                 store.sweep()
+            self.layout = layout = replace(layout, run=self._ledger.writer().epoch)
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
             told: list[Callable[[dict[str, Any]], None]] = [self.status_file.book.note]

@@ -194,6 +194,8 @@ class Ledger(LedgerReader, Protocol):
     ) -> None:
         """Change documents: all of the changes or none, durable on return. Any thread may call it; commits have an order.
 
+        Without changes it makes sure that nobody has taken over.
+
         Args:
             puts: documents by key; a key that exists gets the new one.
             deletes: keys and ranges, deleted before `puts` are stored; those that do not exist are ignored.

@@ -363,6 +363,8 @@ class _Changes:
 
     def add_up(self) -> None:
         """Store the number and sum of the checksums."""
+        if not (self._documents or self._crc_sum):
+            return
         self._connection.execute(
             "UPDATE writer SET documents = documents + ?, crc_sum = crc_sum + ?",
             (self._documents, self._crc_sum),

@@ -200,6 +200,8 @@ class IngestQuery:
 
     def _begin(self, trigger: Trigger) -> StreamingQuery:
         self._error = None
+        # a run that was taken over would write to Spark's checkpoint
+        self._layout.ledger.writer.commit()
         frame = self.source.frame(self._spark)
         plays = self.source.is_finite and not self.source.exhausted()
         self._is_paced = trigger.is_bounded and plays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import uuid
 import zlib
@@ -58,10 +59,12 @@ class Layout:
     Attributes:
         output: the results folder.
         checkpoint: the folder a restart needs.
+        run: the epoch in which the run has opened the ledger; what it stages lies apart from what a fenced run still stages.
     """
 
     output: StorePath
     checkpoint: StorePath
+    run: int = 0
 
     def matches(self, stream: str) -> StorePath:
         """Tuples that satisfied a query, with the names of the queries."""
@@ -111,7 +114,11 @@ class Layout:
 
     def staging(self, query: str, batch: int) -> Path:
         """What tasks of a batch leave for later tasks of it."""
-        return self.local / "staging" / on_disk(query) / str(batch)
+        return self._staged / str(self.run) / on_disk(query) / str(batch)
+
+    @property
+    def _staged(self) -> Path:
+        return self.local / "staging"
 
     @property
     def ledger(self) -> LedgerFolder:
@@ -320,7 +327,16 @@ class Layout:
                 f"output folder {self.output} has the results of another checkpoint than {self.checkpoint}. Use the "
                 "checkpoint that it was written with, or a new output folder"
             )
+        if results is None and checkpoint is not None and not self.ledger.path.exists() and self._is_used():
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} belongs to another output folder than {self.output}. Name the output folder that "
+                "it was written with, or a new checkpoint"
+            )
         self.refuse_lost_ledger()
+
+    def _is_used(self) -> bool:
+        """Whether a stream has begun in the checkpoint."""
+        return any(path.is_dir() for path in self.checkpoint.iterdir())
 
     def refuse_lost_ledger(self) -> None:
         """Makes sure that a folder with results has its ledger.
@@ -355,6 +371,8 @@ class Layout:
     ) -> RunLedger:
         """Creates both folders, makes sure that they belong together, and opens the ledger for writing.
 
+        What runs before have staged is removed.
+
         Args:
             lives: whether the run that it is opened for still runs.
             on_fenced: called by the thread whose commit failed because another process has taken over.
@@ -381,6 +399,7 @@ class Layout:
         try:
             put_json_if_absent(self.output / "_penstock" / "identity.json", known)
             self._check_fit()
+            shutil.rmtree(self._staged, ignore_errors=True)
         except BaseException as error:
             ledger.close()
             if isinstance(error, OSError):
