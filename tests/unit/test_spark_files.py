@@ -11,6 +11,7 @@ from obstore.store import MemoryStore, ObjectStore
 from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.probes import FolderProbe
+from penstock.spark.storage.files import drop_unbegun, last_lines, numbered
 from penstock.spark.storage.offsets import (
     PlannedBatches,
     files_of_batch,
@@ -20,13 +21,10 @@ from penstock.spark.storage.offsets import (
     times_of_batch,
 )
 from penstock.spark.storage.past import Past, offsets_of_batch, read_offset
-from penstock.spark.storage.spark_checksums import check_metadata, missing_batches, summed_files
+from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 from penstock.spark.storage.spark_files import (
     ObjectPath,
     SparkPath,
-    drop_unbegun,
-    last_lines,
-    numbered_files,
     remove_file,
     replace_file,
     sources_of,
@@ -114,8 +112,8 @@ def test_two_batches_with_the_same_files_have_the_same_digest(whole: SparkPath) 
 
 
 def test_numbers_and_lines_are_those_of_finished_files(whole: SparkPath) -> None:
-    assert numbered_files(whole / "offsets") == [0, 1, 2]
-    assert numbered_files(whole / "state") == []
+    assert numbered(whole / "offsets", "") == [0, 1, 2]
+    assert numbered(whole / "state", "") == []
     assert [path.name for path in sources_of(whole / "sources")] == ["0"]
     assert next(last_lines(whole / "sources/0/3")).endswith(b'"batchId":3}')
     assert sorted(path.name for path in (whole / "sources/0").glob("[0-9]*.compact")) == ["1.compact"]
@@ -153,7 +151,6 @@ def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: SparkPath, t
 def test_damage_is_found(whole: SparkPath) -> None:
     check_metadata(whole)
     assert list(missing_batches(whole)) == []
-    assert list(summed_files(whole)) == []
     remove_file(whole / "commits/0")
     assert [str(path) for path in missing_batches(whole)] == [str(whole / "commits/0")]
     replace_file(whole / "metadata", b"{}")

@@ -22,9 +22,9 @@ from penstock.errors import DamagedError
 from penstock.monitor.figures import counted
 from penstock.spark.storage.documents import sealed, unsealed
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import replace_bytes
+from penstock.spark.storage.files import last_lines, replace_bytes
 from penstock.spark.storage.formats import READ_FILES, VERSION
-from penstock.spark.storage.spark_files import SparkPath, last_lines, sources_of
+from penstock.spark.storage.spark_files import SparkPath, sources_of
 from penstock.spark.tasks.parquet_files import Stamp, local_path, other_kind
 
 _PERIOD_SECONDS = 10.0

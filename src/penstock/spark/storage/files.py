@@ -7,10 +7,12 @@ name (a local disk for `local[*]`, a shared file system on a cluster).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.spark.storage.spark_files import SparkPath
 from penstock.stores.durable import (
     checksum_of,
     make_folder,
@@ -24,6 +26,7 @@ from penstock.stores.durable import (
 
 __all__ = [
     "checksum_of",
+    "drop_unbegun",
     "last_lines",
     "make_folder",
     "newest_first",
@@ -40,8 +43,11 @@ __all__ = [
 _LOOKED_AT = 1 << 16
 
 
-def last_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last one first; no more of it is read than is asked for."""
+def last_lines(path: SparkPath) -> Iterator[bytes]:
+    """The lines of a file, the last one first; of a local one no more is read than is asked for."""
+    if not isinstance(path, Path):
+        yield from reversed(path.read_bytes().splitlines())
+        return
     with path.open("rb") as file:
         behind = file.seek(0, os.SEEK_END)
         torn = b""
@@ -55,7 +61,7 @@ def last_lines(path: Path) -> Iterator[bytes]:
             yield torn
 
 
-def numbered(folder: Path, suffix: str = ".json") -> list[int]:
+def numbered(folder: SparkPath, suffix: str = ".json") -> list[int]:
     """Numbers of the files `<number><suffix>` in a folder, ascending."""
     if not folder.is_dir():
         return []
@@ -70,3 +76,17 @@ def newest_first(folder: Path, pattern: str) -> list[Path]:
         with suppress(FileNotFoundError):
             found.append((each.stat().st_mtime_ns, each))
     return [path for _, path in sorted(found, reverse=True)]
+
+
+def drop_unbegun(checkpoint: SparkPath) -> None:
+    """Empties the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
+
+    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
+    """
+    if not any(checkpoint.glob("offsets/[0-9]*")):
+        for name in ("offsets", "commits", "state"):
+            folder = checkpoint / name
+            if isinstance(folder, Path):
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                folder.remove_below()

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.spark_files import SparkPath, numbered_files
+from penstock.spark.storage.files import numbered
+from penstock.spark.storage.spark_files import SparkPath
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
 _HEAD = struct.Struct(">4sI")
@@ -19,10 +20,8 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: SparkPath) -> Iterator[Path]:
-    """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
-    if not isinstance(folder, Path):
-        return
+def summed_files(folder: Path) -> Iterator[Path]:
+    """The files below a folder that have checksums, those that are gone among them."""
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
@@ -33,7 +32,7 @@ def missing_batches(folder: SparkPath) -> Iterator[SparkPath]:
     Args:
         folder: Spark's checkpoint of one query.
     """
-    batches = {log: set(numbered_files(folder / log)) for log in ("offsets", "commits")}
+    batches = {log: set(numbered(folder / log, "")) for log in ("offsets", "commits")}
     last = max(batches["commits"], default=-1)
     first = max(
         min((number for found in batches.values() for number in found), default=0), last + 1 - _RETAINED
@@ -55,7 +54,7 @@ def check_metadata(folder: SparkPath) -> None:
     """
     path = folder / "metadata"
     if not path.exists():
-        if numbered_files(folder / "offsets"):
+        if numbered(folder / "offsets", ""):
             raise DamagedError(str(path), f"({_KIND}) is missing")
         return
     if isinstance(path, Path) and path.with_name(f".{path.name}.crc").exists():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
-from penstock.spark.storage.files import last_lines as last_lines_of
-from penstock.spark.storage.files import numbered, replace_bytes
 from penstock.stores.address import StoreAddress
+from penstock.stores.durable import replace_bytes
 from penstock.stores.files import Files
 
 #: files that Spark has not given their names yet
@@ -138,13 +136,6 @@ def spark_path(address: StoreAddress) -> SparkPath:
     return Path(address.path) if address.is_local else ObjectPath(address.files())
 
 
-def last_lines(path: SparkPath) -> Iterator[bytes]:
-    """Yield the lines of a file, the last one first; of a local one no more is read than is asked for."""
-    if isinstance(path, Path):
-        return last_lines_of(path)
-    return reversed(path.read_bytes().splitlines())
-
-
 def modified_at(path: SparkPath) -> float:
     """Return when a file was written, seconds since the epoch.
 
@@ -152,13 +143,6 @@ def modified_at(path: SparkPath) -> float:
         OSError: no such file.
     """
     return path.stat().st_mtime if isinstance(path, Path) else path.modified()
-
-
-def numbered_files(folder: SparkPath) -> list[int]:
-    """Return the numbers of the files in a folder whose names are numbers, ascending."""
-    if isinstance(folder, Path):
-        return numbered(folder, "")
-    return sorted(int(each.name) for each in folder.iterdir() if each.name.isdigit())
 
 
 def sources_of(logs: SparkPath) -> list[SparkPath]:
@@ -185,21 +169,6 @@ def remove_file(path: SparkPath) -> None:
     path.unlink(missing_ok=True)
     if isinstance(path, Path):
         _checksum_of(path).unlink(missing_ok=True)
-
-
-def drop_unbegun(checkpoint: SparkPath) -> None:
-    """Empty the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
-
-    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
-    """
-    if any(checkpoint.glob("offsets/[0-9]*")):
-        return
-    for name in ("offsets", "commits", "state"):
-        folder = checkpoint / name
-        if isinstance(folder, Path):
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            folder.remove_below()
 
 
 def _checksum_of(path: Path) -> Path:
