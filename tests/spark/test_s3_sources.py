@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -222,3 +225,44 @@ def test_azure_needs_its_account(spark: SparkSession, monkeypatch: pytest.Monkey
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(InputError, match="az://"):
         _engine(spark, "az://container/a")
+
+
+def test_a_run_by_command_with_options_of_the_store(bucket: Bucket, s3: S3Server, tmp_path: Path) -> None:
+    bucket.put("a.parquet", 0)
+    script = tmp_path / "flights.sql"
+    script.write_text(
+        f"CREATE TABLE flights ({COLUMNS}) USING parquet OPTIONS (path '{bucket.path}'); "
+        f"CREATE VIEW late AS {VIEWS['late']};"
+    )
+    given = s3.environment()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    command = [sys.executable, "-m", "penstock.cli.main"]
+    options = [
+        part
+        for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for part in ("--set", f"store.{name.lower()}={given[name]}")
+    ]
+
+    def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    refused = ended(
+        "run", "flights.sql", "--available-now", *options[:-1], "store.aws_secret_access_key=wrong-one"
+    )
+    assert refused.returncode == 2
+    assert "the credentials are wrong or expired" in refused.stderr
+    assert "wrong-one" not in refused.stderr + refused.stdout
+    assert not (tmp_path / "penstock-out").exists()
+
+    run = ended("run", "flights.sql", "--available-now", *options)
+    assert run.returncode == 0, run.stderr
+    assert "file system of s3://: " in run.stderr
+    assert given["AWS_SECRET_ACCESS_KEY"] not in run.stderr + run.stdout
+    secret = given["AWS_SECRET_ACCESS_KEY"].encode()
+    assert not any(
+        secret in path.read_bytes() for path in (tmp_path / "penstock-out").rglob("*") if path.is_file()
+    )
+    rows = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "penstock-out").rglob("*.parquet")])
+    assert rows.num_rows >= sum(row["delay"] > 90 for row in _table(0).to_pylist())
