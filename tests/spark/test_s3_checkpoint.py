@@ -22,7 +22,7 @@ from penstock.stores.address import StoreAddress
 from penstock.testing.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[1] / "s3_checkpoint.py"
-FILES = 24
+FILES = 24 if ALL else 6
 #: the requests at whose second time in a run the query is killed: method, pattern of the path, and whether it is carried out
 PLACES = [
     ("PUT", r"/offsets/\.", True),
@@ -121,7 +121,7 @@ def test_a_killed_query_repeats_nothing_that_it_committed(
         assert committed <= set(offsets)
         return code
 
-    places = PLACES if ALL else PLACES[1:5:3]
+    places = PLACES if ALL else PLACES[4:5]
     for place in places:
         assert run(place) == -signal.SIGKILL, log.read_text()
     assert run(None) == 0, log.read_text()
