@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from damage_cases import quarantined
 from penstock import Engine, Trigger
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.spark.sessions.store_access import configure
 from penstock.spark.sources import parquet_source
 from penstock.stores.address import StoreAddress
 from penstock.testing.processes import free_port
@@ -108,8 +109,21 @@ def test_files_in_a_bucket_are_answered_as_spark_answers_them(
     assert _answered(engine, tmp_path / "out") == _expected(spark, [_table(0), _table(500)])
 
     bucket.put(f"c.{kind}", 1000, kind)
-    again = _engine(spark, bucket.path.replace("s3://", "s3a://"), kind)
+    again = _engine(spark, bucket.path, kind)
     assert _answered(again, tmp_path / "out") == _expected(spark, [_table(0), _table(500), _table(1000)])
+
+
+def test_what_is_left_to_spark_is_read_by_spark_alone(
+    spark: SparkSession, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Credentials that only the settings of the session have are enough for s3a://."""
+    bucket.put("a.parquet", 0)
+    configure(spark, StoreAddress.of(bucket.path))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    engine = _engine(spark, bucket.path.replace("s3://", "s3a://"))
+    assert "slower path" in engine.explain()
+    assert _answered(engine, tmp_path / "out") == _expected(spark, [_table(0)])
 
 
 def test_columns_are_those_of_the_files(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
@@ -219,6 +233,16 @@ def test_the_settings_of_the_user_for_a_bucket_remain(spark: SparkSession, bucke
     assert configuration.get("fs.s3a.bucket.bucket.path.style.access") == "true"
     assert configuration.get("fs.s3a.bucket.other.access.key") is None
     assert configuration.get("fs.s3a.access.key") is None
+
+
+def test_a_session_without_the_file_system_is_one_message(spark: SparkSession) -> None:
+    with pytest.raises(ConnectionFailedError) as raised:
+        configure(spark, StoreAddress.of("gs://bucket/a"))
+    assert str(raised.value) == (
+        "This Spark session has no file system of gs://: class org.apache.hadoop.fs.gs.GoogleHadoopFileSystem is missing. "
+        "Start the session with `build_session(..., stores=['gs://...'])`, or with the Spark settings "
+        "spark.jars.packages=org.apache.hadoop:hadoop-gcp:3.5.0"
+    )
 
 
 def test_azure_needs_its_account(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
