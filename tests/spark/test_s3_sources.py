@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +22,7 @@ from pyspark.sql import SparkSession
 from damage_cases import quarantined
 from penstock import Engine, Trigger
 from penstock.errors import ConnectionFailedError, InputError
+from penstock.spark.sessions.store_access import configure
 from penstock.spark.sources import parquet_source
 from penstock.stores.address import StoreAddress
 from penstock.testing.processes import free_port
@@ -105,8 +109,21 @@ def test_files_in_a_bucket_are_answered_as_spark_answers_them(
     assert _answered(engine, tmp_path / "out") == _expected(spark, [_table(0), _table(500)])
 
     bucket.put(f"c.{kind}", 1000, kind)
-    again = _engine(spark, bucket.path.replace("s3://", "s3a://"), kind)
+    again = _engine(spark, bucket.path, kind)
     assert _answered(again, tmp_path / "out") == _expected(spark, [_table(0), _table(500), _table(1000)])
+
+
+def test_what_is_left_to_spark_is_read_by_spark_alone(
+    spark: SparkSession, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Credentials that only the settings of the session have are enough for s3a://."""
+    bucket.put("a.parquet", 0)
+    configure(spark, StoreAddress.of(bucket.path))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    engine = _engine(spark, bucket.path.replace("s3://", "s3a://"))
+    assert "slower path" in engine.explain()
+    assert _answered(engine, tmp_path / "out") == _expected(spark, [_table(0)])
 
 
 def test_columns_are_those_of_the_files(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
@@ -218,7 +235,58 @@ def test_the_settings_of_the_user_for_a_bucket_remain(spark: SparkSession, bucke
     assert configuration.get("fs.s3a.access.key") is None
 
 
+def test_a_session_without_the_file_system_is_one_message(spark: SparkSession) -> None:
+    with pytest.raises(ConnectionFailedError) as raised:
+        configure(spark, StoreAddress.of("gs://bucket/a"))
+    assert str(raised.value) == (
+        "This Spark session has no file system of gs://: class org.apache.hadoop.fs.gs.GoogleHadoopFileSystem is missing. "
+        "Start the session with `build_session(..., stores=['gs://...'])`, or with the Spark settings "
+        "spark.jars.packages=org.apache.hadoop:hadoop-gcp:3.5.0"
+    )
+
+
 def test_azure_needs_its_account(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(InputError, match="az://"):
         _engine(spark, "az://container/a")
+
+
+def test_a_run_by_command_with_options_of_the_store(bucket: Bucket, s3: S3Server, tmp_path: Path) -> None:
+    bucket.put("a.parquet", 0)
+    script = tmp_path / "flights.sql"
+    script.write_text(
+        f"CREATE TABLE flights ({COLUMNS}) USING parquet OPTIONS (path '{bucket.path}'); "
+        f"CREATE VIEW late AS {VIEWS['late']};"
+    )
+    given = s3.environment()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    command = [sys.executable, "-m", "penstock.cli.main"]
+    options = [
+        part
+        for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        for part in ("--set", f"store.{name.lower()}={given[name]}")
+    ]
+
+    def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    refused = ended(
+        "run", "flights.sql", "--available-now", *options[:-1], "store.aws_secret_access_key=wrong-one"
+    )
+    assert refused.returncode == 2
+    assert "the credentials are wrong or expired" in refused.stderr
+    assert "wrong-one" not in refused.stderr + refused.stdout
+    assert not (tmp_path / "penstock-out").exists()
+
+    run = ended("run", "flights.sql", "--available-now", *options)
+    assert run.returncode == 0, run.stderr
+    assert "file system of s3://: " in run.stderr
+    assert given["AWS_SECRET_ACCESS_KEY"] not in run.stderr + run.stdout
+    secret = given["AWS_SECRET_ACCESS_KEY"].encode()
+    assert not any(
+        secret in path.read_bytes() for path in (tmp_path / "penstock-out").rglob("*") if path.is_file()
+    )
+    rows = pa.concat_tables([pq.read_table(path) for path in (tmp_path / "penstock-out").rglob("*.parquet")])
+    assert rows.num_rows >= sum(row["delay"] > 90 for row in _table(0).to_pylist())

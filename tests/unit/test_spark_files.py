@@ -11,6 +11,7 @@ from obstore.store import MemoryStore, ObjectStore
 from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.probes import FolderProbe
+from penstock.spark.storage.files import drop_unbegun, last_lines, numbered
 from penstock.spark.storage.offsets import (
     PlannedBatches,
     files_of_batch,
@@ -20,13 +21,10 @@ from penstock.spark.storage.offsets import (
     times_of_batch,
 )
 from penstock.spark.storage.past import Past, offsets_of_batch, read_offset
-from penstock.spark.storage.spark_checksums import check_metadata, missing_batches, summed_files
+from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 from penstock.spark.storage.spark_files import (
     ObjectPath,
-    StorePath,
-    drop_unbegun,
-    last_lines,
-    numbered_files,
+    SparkPath,
     remove_file,
     replace_file,
     sources_of,
@@ -60,7 +58,7 @@ CHECKPOINT = {
 
 
 @pytest.fixture(params=["local", "objects"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> StorePath:
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> SparkPath:
     """A checkpoint's folder without files."""
     if request.param == "local":
         return tmp_path / "spark"
@@ -71,7 +69,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> StorePath:
     return ObjectPath(files, "out/spark")
 
 
-def _write(path: StorePath, content: str) -> None:
+def _write(path: SparkPath, content: str) -> None:
     if isinstance(path, Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
@@ -82,14 +80,14 @@ def _write(path: StorePath, content: str) -> None:
 
 
 @pytest.fixture
-def whole(checkpoint: StorePath) -> StorePath:
+def whole(checkpoint: SparkPath) -> SparkPath:
     """A checkpoint of three batches."""
     for name, content in CHECKPOINT.items():
         _write(checkpoint / name, content)
     return checkpoint
 
 
-def test_what_a_batch_reads_is_known(whole: StorePath) -> None:
+def test_what_a_batch_reads_is_known(whole: SparkPath) -> None:
     assert files_of_batch(whole, 1) == ["s3a://b/1 x"]
     assert times_of_batch(whole, 2) == {"s3a://b/2": 12, "s3a://b/3": 13}
     assert times_of_batch(whole, 3) is None
@@ -104,7 +102,7 @@ def test_what_a_batch_reads_is_known(whole: StorePath) -> None:
     PlannedBatches(whole).sync(2)
 
 
-def test_two_batches_with_the_same_files_have_the_same_digest(whole: StorePath) -> None:
+def test_two_batches_with_the_same_files_have_the_same_digest(whole: SparkPath) -> None:
     first = offsets_digest(whole, 1)
     assert first != offsets_digest(whole, 2)
     assert offsets_digest(whole, 3) is None
@@ -113,9 +111,9 @@ def test_two_batches_with_the_same_files_have_the_same_digest(whole: StorePath) 
         offsets_digest(whole, 2)
 
 
-def test_numbers_and_lines_are_those_of_finished_files(whole: StorePath) -> None:
-    assert numbered_files(whole / "offsets") == [0, 1, 2]
-    assert numbered_files(whole / "state") == []
+def test_numbers_and_lines_are_those_of_finished_files(whole: SparkPath) -> None:
+    assert numbered(whole / "offsets", "") == [0, 1, 2]
+    assert numbered(whole / "state", "") == []
     assert [path.name for path in sources_of(whole / "sources")] == ["0"]
     assert next(last_lines(whole / "sources/0/3")).endswith(b'"batchId":3}')
     assert sorted(path.name for path in (whole / "sources/0").glob("[0-9]*.compact")) == ["1.compact"]
@@ -125,12 +123,12 @@ def test_numbers_and_lines_are_those_of_finished_files(whole: StorePath) -> None
     assert (whole / "offsets/1").exists()
 
 
-def test_what_a_query_has_read_can_be_read_again(whole: StorePath) -> None:
+def test_what_a_query_has_read_can_be_read_again(whole: SparkPath) -> None:
     past = Past(whole, 3, '{"logOffset":2}', lambda batch: batch > 0)
     assert list(past.files()) == [["s3a://b/1 x", "s3a://b/2"]]
 
 
-def test_offsets_of_topics_are_read_and_replaced(checkpoint: StorePath) -> None:
+def test_offsets_of_topics_are_read_and_replaced(checkpoint: SparkPath) -> None:
     _write(checkpoint / "sources/0/0", '0v1\n{"t":{"0":5}}')
     for batch, end in enumerate((9, 20)):
         _write(checkpoint / "offsets" / str(batch), HEAD + json.dumps({"t": {"0": end}}))
@@ -139,7 +137,7 @@ def test_offsets_of_topics_are_read_and_replaced(checkpoint: StorePath) -> None:
     assert offsets_of_batch(checkpoint, 1) == ({"t": {"0": 9}}, {"t": {"0": 30}})
 
 
-def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: StorePath, tmp_path: Path) -> None:
+def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: SparkPath, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for name in ("a", "b", "c"):
@@ -150,10 +148,9 @@ def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: StorePath, t
     assert probe.backlog(checkpoint) == 2
 
 
-def test_damage_is_found(whole: StorePath) -> None:
+def test_damage_is_found(whole: SparkPath) -> None:
     check_metadata(whole)
     assert list(missing_batches(whole)) == []
-    assert list(summed_files(whole)) == []
     remove_file(whole / "commits/0")
     assert [str(path) for path in missing_batches(whole)] == [str(whole / "commits/0")]
     replace_file(whole / "metadata", b"{}")
@@ -164,7 +161,7 @@ def test_damage_is_found(whole: StorePath) -> None:
         check_metadata(whole)
 
 
-def test_a_query_that_has_planned_nothing_begins_anew(checkpoint: StorePath) -> None:
+def test_a_query_that_has_planned_nothing_begins_anew(checkpoint: SparkPath) -> None:
     check_metadata(checkpoint)
     for name in ("commits/0", "state/0/0/1.delta", "sources/0/0"):
         _write(checkpoint / name, "v1")

@@ -26,7 +26,7 @@ from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.columns import batches_of, metadata_of
 from penstock.spark.storage.deadlines import read_deadlines
 from penstock.spark.storage.documents import read_json, unsealed
-from penstock.spark.storage.files import checksum_of
+from penstock.spark.storage.files import checksum_of, numbered
 from penstock.spark.storage.formats import (
     BACKFILL,
     BASE,
@@ -57,7 +57,6 @@ from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
-from penstock.spark.storage.spark_files import numbered_files
 from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
 from penstock.stores.sqlite_ledger import SqliteView
 
@@ -296,7 +295,7 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     """What Spark has committed is published, and what is published is in the log."""
     found.look(layout.spark(stream), lambda: refuse_lost(layout, stream))
     published = found.look(layout.manifests(stream), lambda: read_published(layout, stream))
-    committed = max(numbered_files(layout.spark(stream) / "commits"), default=-1)
+    committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
     bound = layout.bindings(stream).numbers()
     # those of merged batches are removed
     first = committed if published is None else published.merged.last + 1

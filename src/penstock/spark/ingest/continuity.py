@@ -5,9 +5,9 @@ from __future__ import annotations
 from penstock.errors import DamagedError
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import LOG_ENTRY, MANIFEST
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.spark_files import numbered_files
 
 
 def refuse_lost(layout: Layout, stream: str) -> None:
@@ -20,7 +20,7 @@ def refuse_lost(layout: Layout, stream: str) -> None:
     Raises:
         DamagedError: a manifest or an entry of the log is missing.
     """
-    committed = max(numbered_files(layout.spark(stream) / "commits"), default=-1)
+    committed = max(numbered(layout.spark(stream) / "commits", ""), default=-1)
     told = f"is missing: Spark has committed batch {committed}"
     if read_published(layout, stream).last < committed:
         raise DamagedError(str(layout.manifests(stream)[committed]), f"({MANIFEST.kind}) {told}")

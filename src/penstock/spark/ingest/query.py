@@ -30,9 +30,9 @@ from penstock.spark.sources.watch import SourceState
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import drop_unbegun, numbered
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.spark_checksums import check_metadata
-from penstock.spark.storage.spark_files import drop_unbegun, numbered_files
 from penstock.trigger import Trigger
 
 
@@ -232,7 +232,7 @@ class IngestQuery:
         if self._is_paced or not self._trigger.is_bounded:
             return self._is_played
         checkpoint = self._layout.spark(self.stream)
-        begun, done = (numbered_files(checkpoint / name) for name in ("offsets", "commits"))
+        begun, done = (numbered(checkpoint / name, "") for name in ("offsets", "commits"))
         return self._error is None and begun[-1:] == done[-1:]
 
     def _look(self, query: StreamingQuery) -> None:

@@ -38,8 +38,8 @@ _MEANING = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-#: Spark settings under which checkpoints cost less on file systems with atomic rename, the only ones a
-#: Layout lies on: without the first Spark starts some ten `readlink` processes a batch (docs/decisions/0012)
+#: Spark settings under which checkpoints cost less: without the first Spark starts some ten `readlink` processes a batch
+#: (docs/decisions/0012). In an object store a file gets its name by a copy, which is as whole (docs/decisions/0072)
 CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -20,6 +20,7 @@ _AWS_EXCLUDES = ("software.amazon.awssdk:bundle", _OPENSSL, "io.netty:*", "org.a
 _CLIENT = re.compile(r"hadoop-client-api-(?P<version>\d\S*)\.jar")
 #: schemes of paths, by users and by Hadoop
 _SCHEME_OF = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "azure": "az", "abfs": "az", "abfss": "az"}
+_HADOOPS = ("s3a", "abfs", "abfss")
 _OBJECT = re.compile(rf"(?i)(?P<scheme>{'|'.join(_SCHEME_OF)})://(?P<bucket>[^/]+)(?P<path>.*)", re.DOTALL)
 _S3A = "org.apache.hadoop.fs.s3a"
 
@@ -82,6 +83,11 @@ def object_address(path: str, options: Mapping[str, str] | None = None) -> Store
     if at:
         own.setdefault("azure_storage_account_name", host.partition(".")[0])
     return StoreAddress(scheme, bucket, found["path"].lstrip("/"), own)
+
+
+def is_left_to_spark(path: str) -> bool:
+    """Return whether a path has a scheme of Hadoop's alone, such as `s3a://`: the user's Spark settings have its credentials."""
+    return path.partition("://")[0].lower() in _HADOOPS
 
 
 def hadoop_path(path: str) -> str:

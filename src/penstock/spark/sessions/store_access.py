@@ -27,13 +27,17 @@ def configure(spark: SparkSession, address: StoreAddress) -> None:
 
     What the user's own Spark settings say of the same bucket remains.
 
+    Args:
+        spark: the session.
+        address: of the store.
+
     Raises:
         ConnectionFailedError: the session lacks the file system's jars.
         InputError: Spark would show a secret.
     """
     if address.is_local:
         return
-    _require_classes(spark, address.scheme)
+    require_classes(spark, address.scheme)
     context: Any = spark.sparkContext._jsc
     own = dict(spark.sparkContext.getConf().getAll())
     pattern = own.get(_REDACTION, _SPARKS_OWN)
@@ -48,7 +52,12 @@ def configure(spark: SparkSession, address: StoreAddress) -> None:
         context.hadoopConfiguration().set(name, value)
 
 
-def _require_classes(spark: SparkSession, scheme: str) -> None:
+def require_classes(spark: SparkSession, scheme: str) -> None:
+    """Make sure that a session has a file system.
+
+    Raises:
+        ConnectionFailedError: it has not.
+    """
     library = file_system(scheme)
     for name in (library.provider, *_FURTHER[scheme]):
         if not isinstance(java_class(spark, name), JavaClass):

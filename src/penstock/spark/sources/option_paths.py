@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.spark.sessions.file_systems import object_address
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sources.patterns import is_pattern, listed_part
 from penstock.sql.script.mistakes import Mistakes
 from penstock.sql.script.statements import CreateTable
@@ -26,9 +26,13 @@ def check_paths(tables: Iterable[CreateTable], mistakes: Mistakes) -> None:
 def check_path(table: CreateTable, path: str) -> None:
     """Make sure that the path of a table exists if it is local and no pattern, and can be listed if it is in an object store.
 
+    What is left to Spark is not looked at.
+
     Raises:
         ConnectionFailedError: it does not, or cannot.
     """
+    if is_left_to_spark(path):
+        return
     if (address := object_address(listed_part(path))) is not None:
         try:
             has_files = address.has_objects()

@@ -23,7 +23,7 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
-from penstock.spark.sessions.file_systems import object_address
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, in_types, rescue
@@ -282,8 +282,8 @@ def is_plain_folder(path: str) -> bool:
 
 
 def is_plain_prefix(path: str) -> bool:
-    """Whether a path is a prefix of objects without partition folders."""
+    """Whether a path, as its user wrote it, is a prefix of objects without partition folders; none that is left to Spark is."""
     address = object_address(path)
-    if address is None or is_pattern(path):
+    if address is None or is_pattern(path) or is_left_to_spark(path):
         return False
     return not any("=" in name.rpartition("/")[0] for name in names_below(address))

@@ -23,8 +23,8 @@ from penstock.errors import (
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.sessions.file_systems import object_address
-from penstock.spark.sessions.store_access import configure
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
+from penstock.spark.sessions.store_access import configure, require_classes
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.file_frames import (
@@ -281,13 +281,14 @@ def _open_files(
     in_scan: bool,
 ) -> Source:
     options = dict(options)
+    written = options.get("path", "")
     path = _path(spark, table, options)
     declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
     schema = declared or _inferred(table, path, reading)
     options.setdefault("maxfileage", _ANY_AGE)
-    if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(path)):
+    if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(written)):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
         files = tolerant_files(kind, path, schema, options, at_rest, event_time)
@@ -298,11 +299,11 @@ def _open_files(
             return JsonSource(behind, files.records, files.apart, path, settings)
         needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
         return replace(behind, why=f"{behind.why}: {needs} needs its reader")
-    why = (
-        f"{kind} files"
-        if kind != "parquet"
-        else "the path is not a plain folder, and only Spark turns partition folders into columns"
-    )
+    why = f"{kind} files"
+    if kind == "parquet" and is_left_to_spark(written):
+        why = "paths of this scheme are left to Spark; write s3:// or az:// for workers to read them"
+    elif kind == "parquet":
+        why = "the path is not a plain folder, and only Spark turns partition folders into columns"
     return DataFrameSource(
         schema=schema,
         event_time=event_time,
@@ -410,7 +411,9 @@ def _path(spark: SparkSession, table: CreateTable, options: dict[str, str], *, i
     check_path(table, path)
     if (address := object_address(path)) is not None:
         try:
-            configure(spark, address)
+            require_classes(spark, address.scheme)
+            if not is_left_to_spark(path):
+                configure(spark, address)
         except ConnectionFailedError as error:
             raise ConnectionFailedError(f"table {table.name}: {error}", *table.at("path")) from error
     if is_stream and Path(path).is_file() and table.source != "replay":

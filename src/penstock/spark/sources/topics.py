@@ -21,10 +21,11 @@ from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets, subscribed
 from penstock.spark.sources.source import BoundBatch, Progress, TimedSource, untold
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import TOPICS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
-from penstock.spark.storage.spark_files import numbered_files, remove_file, replace_file
+from penstock.spark.storage.spark_files import remove_file, replace_file
 from penstock.spark.tasks.worker import TaskReport
 
 
@@ -189,8 +190,8 @@ class TopicsSource:
             commit: Spark repeats it without reading anything, and nothing is changed before.
         """
         folder = self._layout.spark(self._stream)
-        committed = max(numbered_files(folder / "commits"), default=-1)
-        planned = [batch for batch in numbered_files(folder / "offsets") if batch > committed]
+        committed = max(numbered(folder / "commits", ""), default=-1)
+        planned = [batch for batch in numbered(folder / "offsets", "") if batch > committed]
         manifests = self._layout.manifests(self._stream)
         if any(manifests[batch].exists() for batch in planned):
             return None

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import CheckpointError
-from penstock.spark.storage.files import sync_file, sync_folder
-from penstock.spark.storage.spark_files import last_lines, numbered_files
+from penstock.spark.storage.files import last_lines, numbered, sync_file, sync_folder
 from penstock.spark.storage.store_paths import StorePath, modified_at
 
 #: what to do where a checkpoint was set back
@@ -64,7 +63,7 @@ def planned_after(checkpoint: StorePath, batch: int) -> dict[str, Any] | None:
         or cannot be told); None where there is no such batch.
     """
     try:
-        newest = max(numbered_files(checkpoint / "offsets"))
+        newest = max(numbered(checkpoint / "offsets", ""))
         planned = modified_at(checkpoint / "offsets" / str(newest))
         ends = _sources(checkpoint, newest)
     except (OSError, ValueError):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.spark_files import numbered_files
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.store_paths import StorePath
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
@@ -20,10 +20,8 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: StorePath) -> Iterator[Path]:
-    """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
-    if not isinstance(folder, Path):
-        return
+def summed_files(folder: Path) -> Iterator[Path]:
+    """The files below a folder that have checksums, those that are gone among them."""
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
@@ -34,7 +32,7 @@ def missing_batches(folder: StorePath) -> Iterator[StorePath]:
     Args:
         folder: Spark's checkpoint of one query.
     """
-    batches = {log: set(numbered_files(folder / log)) for log in ("offsets", "commits")}
+    batches = {log: set(numbered(folder / log, "")) for log in ("offsets", "commits")}
     last = max(batches["commits"], default=-1)
     first = max(
         min((number for found in batches.values() for number in found), default=0), last + 1 - _RETAINED
@@ -56,7 +54,7 @@ def check_metadata(folder: StorePath) -> None:
     """
     path = folder / "metadata"
     if not path.exists():
-        if numbered_files(folder / "offsets"):
+        if numbered(folder / "offsets", ""):
             raise DamagedError(str(path), f"({_KIND}) is missing")
         return
     if isinstance(path, Path) and path.with_name(f".{path.name}.crc").exists():

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.spark.storage.files import last_lines as last_lines_of
-from penstock.spark.storage.files import numbered, replace_bytes
 from penstock.spark.storage.store_paths import StorePath
-
-
-def last_lines(path: StorePath) -> Iterator[bytes]:
-    """Yield the lines of a file, the last one first; of a local one no more is read than is asked for."""
-    if isinstance(path, Path):
-        return last_lines_of(path)
-    return reversed(path.read_bytes().splitlines())
-
-
-def numbered_files(folder: StorePath) -> list[int]:
-    """Return the numbers of the files in a folder whose names are numbers, ascending."""
-    if isinstance(folder, Path):
-        return numbered(folder, "")
-    return sorted(int(each.name) for each in folder.iterdir() if each.name.isdigit())
+from penstock.stores.durable import replace_bytes
 
 
 def sources_of(logs: StorePath) -> list[StorePath]:
@@ -49,21 +32,6 @@ def remove_file(path: StorePath) -> None:
     path.unlink(missing_ok=True)
     if isinstance(path, Path):
         _checksum_of(path).unlink(missing_ok=True)
-
-
-def drop_unbegun(checkpoint: StorePath) -> None:
-    """Empty the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
-
-    A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
-    """
-    if any(checkpoint.glob("offsets/[0-9]*")):
-        return
-    for name in ("offsets", "commits", "state"):
-        folder = checkpoint / name
-        if isinstance(folder, Path):
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            folder.remove_below()
 
 
 def _checksum_of(path: Path) -> Path:

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
-from penstock.spark.storage.files import newest_first
 from penstock.stores.address import StoreAddress
 from penstock.stores.durable import replace_bytes
 from penstock.stores.files import Files
@@ -226,11 +225,12 @@ def modified_at(path: StorePath) -> float:
 
 
 def by_time(folder: StorePath, pattern: str) -> list[StorePath]:
-    """Return the files of a folder that match a pattern, the newest first."""
-    if isinstance(folder, Path):
-        return list(newest_first(folder, pattern))
-    found: list[StorePath] = list(folder.glob(pattern))
-    return sorted(found, key=modified_at, reverse=True)
+    """Return the files of a folder that match a pattern, the newest first; those that are deleted meanwhile are left out."""
+    found: list[tuple[float, StorePath]] = []
+    for each in folder.glob(pattern):
+        with suppress(FileNotFoundError):
+            found.append((modified_at(each), each))
+    return [path for _, path in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
 def replace_content(place: StorePath, content: bytes) -> None:

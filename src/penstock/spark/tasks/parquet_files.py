@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -178,24 +179,32 @@ def open_parquet(
             page_checksum_verification=True,
             read_dictionary=dictionaries,
         )
-    source: str | pa.PythonFile
-    filesystem: pafs.FileSystem | None = None
-    if (address := object_address(uri, dict(store))) is not None:
-        if stamp is None:
-            version = version_of(address)
-        else:
-            version = ObjectVersion(stamp.size, stamp.modified_ns, stamp.etag)
-        source = pa.PythonFile(ObjectReader(address, version), mode="r")
+    address = object_address(uri, dict(store))
+    if address is None:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+        return pq.ParquetFile(
+            path, filesystem=filesystem, page_checksum_verification=True, read_dictionary=dictionaries
+        )
+    if stamp is None:
+        version = version_of(address)
     else:
-        filesystem, source = pafs.FileSystem.from_uri(uri)
+        version = ObjectVersion(stamp.size, stamp.modified_ns, stamp.etag)
     return pq.ParquetFile(
-        source,
-        filesystem=filesystem,
+        pa.PythonFile(ObjectReader(address, version), mode="r"),
+        metadata=_footer(uri, version, tuple(store)),
         # neighbouring columns are one request
         pre_buffer=True,
         page_checksum_verification=True,
         read_dictionary=dictionaries,
     )
+
+
+@lru_cache(maxsize=8)
+def _footer(uri: str, version: ObjectVersion, store: tuple[tuple[str, str], ...]) -> pq.FileMetaData:
+    """The footer of an object: a task asks for it once, however many of its row groups it reads."""
+    address = object_address(uri, dict(store))
+    assert address is not None, "it is an object"
+    return pq.read_metadata(pa.PythonFile(ObjectReader(address, version), mode="r"))
 
 
 def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:

@@ -43,11 +43,11 @@ from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.files import drop_unbegun
 from penstock.spark.storage.layout import IDENTITY, PARTIALS_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY, PlannedBatches
 from penstock.spark.storage.spark_checksums import check_metadata
-from penstock.spark.storage.spark_files import drop_unbegun
 from penstock.sql.windows.bind import BoundWindow
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
