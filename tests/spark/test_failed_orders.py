@@ -81,7 +81,7 @@ def test_a_damaged_log_keeps_the_lane_waiting_and_costs_no_window(
     run = engine.start(out)
     _put(tmp_path, 0)
     wait(lambda: _count(out, "v", answered) == 1, run)
-    files = Layout.of(out, None).log("rides").rglob("files/tuples/*/*")
+    files = Layout.of(out, None).log("rides").files.rglob("tuples/*/*")
     whole = {path: path.read_bytes() for path in files}
     assert whole
     for path, content in whole.items():

@@ -11,6 +11,7 @@ from obstore.store import MemoryStore, ObjectStore
 from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.probes import FolderProbe
+from penstock.spark.storage import store_paths
 from penstock.spark.storage.files import drop_unbegun, last_lines, numbered
 from penstock.spark.storage.offsets import (
     PlannedBatches,
@@ -22,14 +23,8 @@ from penstock.spark.storage.offsets import (
 )
 from penstock.spark.storage.past import Past, offsets_of_batch, read_offset
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
-from penstock.spark.storage.spark_files import (
-    ObjectPath,
-    SparkPath,
-    remove_file,
-    replace_file,
-    sources_of,
-    spark_path,
-)
+from penstock.spark.storage.spark_files import remove_file, replace_file, sources_of
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, store_path
 from penstock.stores.address import StoreAddress
 from penstock.stores.file_cache import FileCache
 from penstock.stores.object_files import ObjectFiles
@@ -58,7 +53,7 @@ CHECKPOINT = {
 
 
 @pytest.fixture(params=["local", "objects"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> SparkPath:
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorePath:
     """A checkpoint's folder without files."""
     if request.param == "local":
         return tmp_path / "spark"
@@ -66,28 +61,29 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> SparkPath:
     # a store may list what marks a folder
     store.put("out/spark/offsets", b"")
     files = ObjectFiles(store, "s3://b", FileCache(tmp_path))
-    return ObjectPath(files, "out/spark")
+    monkeypatch.setitem(store_paths._stores, "s3://b", files)
+    return ObjectPath(StoreAddress.of("s3://b"), "out/spark")
 
 
-def _write(path: SparkPath, content: str) -> None:
+def _write(path: StorePath, content: str) -> None:
     if isinstance(path, Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     elif path.name.startswith("."):
-        path._files.store.put(path._place, content.encode())  # type: ignore[attr-defined]
+        path.files.store.put(path.place, content.encode())  # type: ignore[attr-defined]
     else:
         path.write_bytes(content.encode())
 
 
 @pytest.fixture
-def whole(checkpoint: SparkPath) -> SparkPath:
+def whole(checkpoint: StorePath) -> StorePath:
     """A checkpoint of three batches."""
     for name, content in CHECKPOINT.items():
         _write(checkpoint / name, content)
     return checkpoint
 
 
-def test_what_a_batch_reads_is_known(whole: SparkPath) -> None:
+def test_what_a_batch_reads_is_known(whole: StorePath) -> None:
     assert files_of_batch(whole, 1) == ["s3a://b/1 x"]
     assert times_of_batch(whole, 2) == {"s3a://b/2": 12, "s3a://b/3": 13}
     assert times_of_batch(whole, 3) is None
@@ -102,7 +98,7 @@ def test_what_a_batch_reads_is_known(whole: SparkPath) -> None:
     PlannedBatches(whole).sync(2)
 
 
-def test_two_batches_with_the_same_files_have_the_same_digest(whole: SparkPath) -> None:
+def test_two_batches_with_the_same_files_have_the_same_digest(whole: StorePath) -> None:
     first = offsets_digest(whole, 1)
     assert first != offsets_digest(whole, 2)
     assert offsets_digest(whole, 3) is None
@@ -111,7 +107,7 @@ def test_two_batches_with_the_same_files_have_the_same_digest(whole: SparkPath) 
         offsets_digest(whole, 2)
 
 
-def test_numbers_and_lines_are_those_of_finished_files(whole: SparkPath) -> None:
+def test_numbers_and_lines_are_those_of_finished_files(whole: StorePath) -> None:
     assert numbered(whole / "offsets", "") == [0, 1, 2]
     assert numbered(whole / "state", "") == []
     assert [path.name for path in sources_of(whole / "sources")] == ["0"]
@@ -123,12 +119,12 @@ def test_numbers_and_lines_are_those_of_finished_files(whole: SparkPath) -> None
     assert (whole / "offsets/1").exists()
 
 
-def test_what_a_query_has_read_can_be_read_again(whole: SparkPath) -> None:
+def test_what_a_query_has_read_can_be_read_again(whole: StorePath) -> None:
     past = Past(whole, 3, '{"logOffset":2}', lambda batch: batch > 0)
     assert list(past.files()) == [["s3a://b/1 x", "s3a://b/2"]]
 
 
-def test_offsets_of_topics_are_read_and_replaced(checkpoint: SparkPath) -> None:
+def test_offsets_of_topics_are_read_and_replaced(checkpoint: StorePath) -> None:
     _write(checkpoint / "sources/0/0", '0v1\n{"t":{"0":5}}')
     for batch, end in enumerate((9, 20)):
         _write(checkpoint / "offsets" / str(batch), HEAD + json.dumps({"t": {"0": end}}))
@@ -137,7 +133,7 @@ def test_offsets_of_topics_are_read_and_replaced(checkpoint: SparkPath) -> None:
     assert offsets_of_batch(checkpoint, 1) == ({"t": {"0": 9}}, {"t": {"0": 30}})
 
 
-def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: SparkPath, tmp_path: Path) -> None:
+def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: StorePath, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for name in ("a", "b", "c"):
@@ -148,7 +144,7 @@ def test_the_backlog_of_a_folder_is_what_is_in_no_batch(checkpoint: SparkPath, t
     assert probe.backlog(checkpoint) == 2
 
 
-def test_damage_is_found(whole: SparkPath) -> None:
+def test_damage_is_found(whole: StorePath) -> None:
     check_metadata(whole)
     assert list(missing_batches(whole)) == []
     remove_file(whole / "commits/0")
@@ -161,7 +157,7 @@ def test_damage_is_found(whole: SparkPath) -> None:
         check_metadata(whole)
 
 
-def test_a_query_that_has_planned_nothing_begins_anew(checkpoint: SparkPath) -> None:
+def test_a_query_that_has_planned_nothing_begins_anew(checkpoint: StorePath) -> None:
     check_metadata(checkpoint)
     for name in ("commits/0", "state/0/0/1.delta", "sources/0/0"):
         _write(checkpoint / name, "v1")
@@ -178,8 +174,7 @@ def test_a_query_that_has_planned_nothing_begins_anew(checkpoint: SparkPath) -> 
 
 
 def test_spark_and_we_find_the_same_place(tmp_path: Path) -> None:
-    assert spark_path(StoreAddress.of(str(tmp_path))) == tmp_path
-    address = StoreAddress.of("s3://bucket/out", {"aws_region": "eu-west-1"})
-    found = spark_path(address / "flights" / "spark")
+    assert store_path(str(tmp_path)) == tmp_path.resolve()
+    found = store_path("s3://bucket/out") / "flights" / "spark"
     assert str(found) == "s3://bucket/out/flights/spark"
     assert hadoop_path(str(found)) == "s3a://bucket/out/flights/spark"

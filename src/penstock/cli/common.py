@@ -234,7 +234,7 @@ def session_libraries(conf: dict[str, str], *, kafka: bool, stores: Iterable[str
     from penstock.spark.sessions.file_systems import file_systems
     from penstock.spark.sessions.libraries import find_libraries
 
-    needed = file_systems(stores)
+    needed = file_systems(map(str, stores))
     if kafka:
         needed.append(kafka_connector())
     settings: dict[str, str] = {}
