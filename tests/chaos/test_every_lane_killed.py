@@ -7,7 +7,9 @@ The short form of the tests that kill a run at every place. Places of files and 
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 import victim
 
+from conftest import S3_JARS
 from engine_cases import put_rides
 from forms import INTERPRETED
 from killing import forked
@@ -22,6 +25,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
@@ -57,7 +61,19 @@ WANTED = {
 
 
 def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
-    script, output, log = tmp_path / "script.sql", tmp_path / "out", tmp_path / "victim.log"
+    _kill_and_check(tmp_path, str(tmp_path / "out"), {})
+
+
+def test_a_run_on_an_object_store_killed_in_every_lane_answers_all_once(
+    tmp_path: Path, s3_environment: S3Server
+) -> None:
+    output = f"s3://bucket/killed-{time.time_ns()}"
+    jars = {"spark.jars": ",".join(map(str, S3_JARS))}
+    _kill_and_check(tmp_path, output, s3_environment.environment(), **jars)
+
+
+def _kill_and_check(tmp_path: Path, output: str, environment: Mapping[str, str], **settings: str) -> None:
+    script, log = tmp_path / "script.sql", tmp_path / "victim.log"
     (tmp_path / "rides").mkdir()
     options = f"path '{tmp_path / 'rides'}', event_time 'ts', max_files_per_trigger '1'"
     views = "\n".join(f"CREATE VIEW {name} AS {text};" for name, text in VIEWS.items())
@@ -69,10 +85,15 @@ def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
             tables.append(put_rides(tmp_path, len(tables), ROWS, begin, SECONDS))
         conf = [
             f"{key}={value}"
-            for key, value in {"spark.python.daemon.module": "pyspark.daemon", **INTERPRETED}.items()
+            for key, value in {
+                "spark.python.daemon.module": "pyspark.daemon",
+                **INTERPRETED,
+                **settings,
+            }.items()
         ]
         ended = [] if place else ["--ended"]
-        code = forked(victim.main, str(script), str(output), *conf, *ended, log=log, failpoint=place)
+        arguments = (environment, str(script), output, *conf, *ended)
+        code = forked(victim.main_with, *arguments, log=log, failpoint=place)
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
     _check(Layout.of(output, None), pa.concat_tables(tables))
 
