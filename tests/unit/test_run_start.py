@@ -17,7 +17,6 @@ from penstock.settings import Settings
 from penstock.spark import engine, execution
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.checkpoint_lock import lock_holder
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
@@ -112,7 +111,6 @@ def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any,
     LANE.put(layout.lanes["left"], {})
     logs = {stream: LogReader(layout.log(stream)) for stream in "ab"}
     for log in logs.values():
-        make_folder(log.reader_path("left").parent)
         log.put_mark("left", 3)
         log.put_mark("another program", 3)
     run = start()
