@@ -83,14 +83,14 @@ class Publisher:
         self._compaction = Compaction(
             layout, name, owner, published.merged.last, replaced, failpoints, levels, passing
         )
-        #: the newest batch that was begun
+        #: the newest batch that was begun; None: a commit may have published its files
         self._begun: int | None = None
 
     def begin(self, batch: int) -> BatchFiles:
         """Return what stores the files of a batch; what an attempt before has left of it is deleted."""
         files = BatchFiles.of(self._layout, self._name, self._owner, batch)
         shutil.rmtree(files.scratch, ignore_errors=True)
-        if self._begun == batch and self.published(batch) is None:
+        if self._begun == batch:
             self._leftovers.remove(batch, self._kinds)
         self._begun = batch
         return files
@@ -132,6 +132,7 @@ class Publisher:
         """
         files = files_of_reports(reports)
         listed = [asdict(file) for file in files]
+        self._begun = None
         document = {
             "first": batch,
             "last": batch,
