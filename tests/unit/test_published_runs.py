@@ -79,3 +79,14 @@ def test_files_that_a_failed_commit_may_have_published_remain(layout: Layout) ->
     assert [path.name for path in layout.matches("s").iterdir()] == [files[0].name]
     Publisher(layout, "s")
     assert not list(layout.matches("s").iterdir())
+
+
+def test_a_published_batch_that_is_begun_again_keeps_its_files(layout: Layout) -> None:
+    """The windows' query does so where Spark has not kept the state after it."""
+    publisher = Publisher(layout, "s")
+    files = staged(publisher.begin(0), ["matches"])
+    publisher.publish(0, [MadeResults(0, 2, files)], {"batch": 0})
+    for _ in range(2):
+        store = publisher.begin(0)
+        store.discard(staged(store, ["matches"]))
+    assert [path.name for path in layout.matches("s").iterdir()] == [files[0].name]

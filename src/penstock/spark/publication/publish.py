@@ -90,7 +90,7 @@ class Publisher:
         """Return what stores the files of a batch; what an attempt before has left of it is deleted."""
         files = BatchFiles.of(self._layout, self._name, self._owner, batch)
         shutil.rmtree(files.scratch, ignore_errors=True)
-        if self._begun == batch:
+        if self._begun == batch and self.published(batch) is None:
             self._leftovers.remove(batch, self._kinds)
         self._begun = batch
         return files
