@@ -38,9 +38,11 @@ class Victim:
         self._told = folder / "victim.log"
 
     def run(self, failpoint: str = "") -> int:
+        self.layout.ledger.close()
         return forked(lane_victim.main, self.layout, 0.0, *"ab", failpoint=failpoint, log=self._told)
 
     def start(self, seconds: float) -> ForkServerProcess:
+        self.layout.ledger.close()
         return forking(lane_victim.main, self.layout, seconds, *"ab", log=self._told)
 
     def more(self) -> None:

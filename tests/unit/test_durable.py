@@ -396,5 +396,6 @@ def test_files_that_could_not_be_listed_are_merged_again(
     publisher.compact(4)
     assert _rows(layout) == [0, 1, 2, 3, 4, 5]
     assert (manifests.numbers(), manifests.names()) == ([5], ["merged"])
+    Publisher(layout, STREAM)
     left = {path.name for path in layout.matches(STREAM).glob("*.parquet")}
-    assert left == {path.name for path in published_paths(layout, STREAM)}, "what was merged is gone"
+    assert left == {path.name for path in published_paths(layout, STREAM)}, "the next start deletes the rest"

@@ -94,7 +94,7 @@ def test_a_replaced_file_that_something_needs_remains(
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_attempt_that_could_not_be_listed_leaves_nothing(
+def test_the_next_start_deletes_what_could_not_be_listed(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
 ) -> None:
     publisher = _publisher(layout)
@@ -103,14 +103,16 @@ def test_an_attempt_that_could_not_be_listed_leaves_nothing(
         patched.setattr(compaction, "commit", _full)
         with pytest.raises(OSError, match="No space left"):
             publisher.compact(BATCHES - 1)
-    assert _files(layout) == before
+    (left,) = _files(layout) - before
     if is_restarted:
         publisher = _publisher(layout)
+    assert left.exists() != is_restarted, "it may be listed for all that the process knows"
     # the batch after them has no rows, so that the next attempt merges the same files
     publisher.publish(BATCHES, [], {"batch": BATCHES})
     assert publisher.compact(BATCHES) == (6, 8)
     _later(monkeypatch, 601)
     publisher.compact(BATCHES)
+    _publisher(layout)
     assert _files(layout) == set(published_paths(layout, STREAM))
 
 

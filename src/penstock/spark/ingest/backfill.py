@@ -106,6 +106,8 @@ class Backfill:
         self._plans = PlanLog(layout, ingest.stream)
         self._group = f"penstock-backfill-{uuid.uuid4().hex}"
         self._settled: set[int] = set()
+        #: the first operators of backfills that this process has begun
+        self._begun: set[int] = set()
         self._looked_at = -1
         self._stopping = threading.Event()
         self._ending = threading.Event()
@@ -313,12 +315,15 @@ class Backfill:
         )
 
     def _files(self, operator: int) -> BatchFiles:
-        """What stores the files of a backfill; what an earlier attempt left is deleted."""
+        """What stores the files of a backfill; what an earlier process left is deleted."""
         layout, stem, scratch = self._layout, f"backfill-{operator:06d}", self._staged / str(operator)
         shutil.rmtree(scratch, ignore_errors=True)
-        for kind in (*LOG_KINDS, "quarantine"):
-            for left in folder_of(layout, self._stream, kind).glob(f"{stem}-*.parquet"):
-                left.unlink()
+        if operator not in self._begun:
+            for kind in (*LOG_KINDS, "quarantine"):
+                for left in folder_of(layout, self._stream, kind).glob(f"{stem}-*.parquet"):
+                    left.unlink()
+        # an entry that seemed to fail as it was put may name the files of an earlier attempt
+        self._begun.add(operator)
         return BatchFiles(layout, self._stream, None, stem, scratch)
 
 

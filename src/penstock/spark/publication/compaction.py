@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -125,16 +125,11 @@ class _Task:
                     listed.append(file)
                     made.append(each)
         except BaseException:
-            discard(made)
+            for each in made:
+                with suppress(OSError):
+                    each.layout.files.delete([each.name])
             raise
         return _Written(tuple(listed), tuple(made))
-
-
-def discard(made: Iterable[_Merge]) -> None:
-    """Deletes merged files that nothing lists; the next start deletes what cannot be deleted now."""
-    for each in made:
-        with suppress(OSError):
-            each.layout.files.delete([each.name])
 
 
 class Compaction:
@@ -222,12 +217,8 @@ class Compaction:
         if not wait([writing], patience_seconds).done:
             return None
         self._writing = None
-        written = writing.result()
-        try:
-            self._list(task, written)
-        except BaseException:
-            discard(written.made)
-            raise
+        # if the commit fails, nobody knows whether it lists the files: the next start deletes them if it does not
+        self._list(task, writing.result())
         failpoint(f"{self._prefix}compaction_listed", self.last)
         self._replaced.remove()
         return task.documents[0]["first"], task.documents[-1]["first"]

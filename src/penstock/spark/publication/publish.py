@@ -83,7 +83,7 @@ class Publisher:
         self._compaction = Compaction(
             layout, name, owner, published.merged.last, replaced, failpoints, levels, passing
         )
-        #: the newest batch that was begun
+        #: the newest batch that was begun; None: a commit may have published its files
         self._begun: int | None = None
 
     def begin(self, batch: int) -> BatchFiles:
@@ -132,6 +132,7 @@ class Publisher:
         """
         files = files_of_reports(reports)
         listed = [asdict(file) for file in files]
+        self._begun = None
         document = {
             "first": batch,
             "last": batch,
