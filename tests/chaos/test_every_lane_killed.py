@@ -64,6 +64,7 @@ def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
     _kill_and_check(tmp_path, str(tmp_path / "out"), {})
 
 
+@pytest.mark.long
 def test_a_run_on_an_object_store_killed_in_every_lane_answers_all_once(
     tmp_path: Path, s3_environment: S3Server
 ) -> None:

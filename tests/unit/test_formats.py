@@ -45,6 +45,7 @@ from penstock.spark.storage.formats import (
     NETWORK,
     REPLACED,
     SCHEDULE,
+    STATIC,
     TOPICS,
     VERSION,
     Format,
@@ -210,6 +211,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: _watch(layout).answered({}),
         lambda layout: _watch(layout),
         lambda layout: layout.read_files("s"),
+    ),
+    "STATIC": (
+        lambda layout: STATIC.put(layout.static_versions("l")[1], {"version": "v", "files": []}),
+        lambda layout: STATIC.read(layout.static_versions("l")[1]),
+        lambda layout: layout.static_versions("l")[1],
     ),
     "CUT": (
         lambda layout: Cuts(layout.cuts("l")).put(Cut(0, {}, {})),

@@ -66,12 +66,12 @@ def _lose(log: StreamLog) -> tuple[str, int]:
     return TUPLES, SEGMENT + 9
 
 
-def _fill_disk(log: StreamLog) -> tuple[str, int]:
-    log.path(PARTIALS_FILES, f"segment-{1:010d}.parquet").symlink_to("/dev/full")
+def _block(log: StreamLog) -> tuple[str, int]:
+    log.path(PARTIALS_FILES, f"segment-{1:010d}.parquet").mkdir()
     return PARTIALS_FILES, -1
 
 
-@pytest.mark.parametrize("damage", [_tear, _tear_envelopes, _lose, _fill_disk])
+@pytest.mark.parametrize("damage", [_tear, _tear_envelopes, _lose, _block])
 def test_what_cannot_be_merged_stays_as_it_is_and_what_is_old_goes(
     damage: Callable[[StreamLog], tuple[str, int]], tmp_path: Path
 ) -> None:

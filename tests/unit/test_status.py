@@ -255,7 +255,7 @@ def test_a_slow_disk_does_not_make_the_status_rarer(layout: Layout, monkeypatch:
         time.sleep(0.2)
         written.append(content)
 
-    monkeypatch.setattr("penstock.spark.reporting.status_file.replace_bytes", slowly)
+    monkeypatch.setattr("penstock.spark.reporting.status_file.replace_content", slowly)
     status = StatusFile(layout, dict, every_seconds=0.05)
     until = time.monotonic() + 3
     while len(written) < 4 and time.monotonic() < until:

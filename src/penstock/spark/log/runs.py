@@ -50,13 +50,14 @@ def _open(path: StorePath) -> tuple[Run, int, int]:
             whole = file.read_buffer()
         size = whole.size - _SEAL.size
         magic, checksum = _SEAL.unpack(whole.slice(size)) if size >= 0 else (b"", 0)
-        if magic != _MAGIC:
-            raise DamagedError(str(path), f"({_KIND}) is damaged: it does not end with a checksum")
-        return Run(whole.slice(0, size)), checksum, size
+        run = Run(whole.slice(0, size)) if magic == _MAGIC else None
     except FileNotFoundError:
         raise DamagedError(str(path), f"({_KIND}) is missing") from None
     except (ValueError, OSError) as error:
         raise DamagedError(str(path), f"({_KIND}) cannot be read: {error}") from error
+    if run is None:
+        raise DamagedError(str(path), f"({_KIND}) is damaged: it does not end with a checksum")
+    return run, checksum, size
 
 
 def newest_of(path: StorePath) -> int | None:

@@ -91,6 +91,8 @@ class Publisher:
         files = BatchFiles.of(self._layout, self._name, self._owner, batch)
         shutil.rmtree(files.scratch, ignore_errors=True)
         if self._begun == batch and self.published(batch) is None:
+            # fails if another run has taken over, whose files these may be
+            self._layout.ledger.writer.commit()
             self._leftovers.remove(batch, self._kinds)
         self._begun = batch
         return files
