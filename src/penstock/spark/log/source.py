@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.storage.ledgers import LedgerFolder
-from penstock.spark.storage.store_paths import store_path
 from penstock.spark.storage.stored_log import StoredLog
 
 #: the column of its rows
@@ -32,14 +30,21 @@ def following(session: SparkSession, log: StoredLog, reader: str, after: int, en
         after: the entry before the first batch's first one; -1 for the beginning. Once a batch is committed it is not asked for.
         entries: most entries of a batch.
     """
-    session.dataSource.register(LogSource)
-    place = {"ledger": str(log.ledger.folder), "log": log.name, "files": str(log.files)}
-    options = {**place, "reader": reader, "after": str(after), "entries": str(entries)}
-    return session.readStream.format(LogSource.name()).options(**options).load()
+    # pickled with the log, whose address may have secrets that options of a source would show
+    source: type[LogSource] = type("SourceOfLog", (LogSource,), {"log": log})
+    session.dataSource.register(source)
+    options = {"reader": reader, "after": str(after), "entries": str(entries)}
+    return session.readStream.format(source.name()).options(**options).load()
 
 
 class LogSource(DataSource):
-    """Follows a log: options `ledger`, `log`, `files`, `reader`, `after`, the entry before the first, and `entries`, the most of a batch."""
+    """Follows a log: options `reader`, `after`, the entry before the first, and `entries`, the most of a batch.
+
+    Attributes:
+        log: where it is.
+    """
+
+    log: StoredLog
 
     @classmethod
     def name(cls) -> str:
@@ -53,9 +58,7 @@ class LogSource(DataSource):
     def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
         """What Spark asks how far the log has come."""
         after, entries = int(self.options["after"]), int(self.options["entries"])
-        ledger, name, files = (self.options[each] for each in ("ledger", "log", "files"))
-        log = StoredLog(LedgerFolder(store_path(ledger)), name, store_path(files))
-        return _Follower(LogReader(log), self.options["reader"], after, entries)
+        return _Follower(LogReader(self.log), self.options["reader"], after, entries)
 
 
 class _Follower(SimpleDataSourceStreamReader):
