@@ -45,7 +45,7 @@ def test_every_kind_of_view_answers_as_in_a_local_folder(
     read = alone("results", output, "large", "--limit", "0", "--format", "json", **variables)
     assert read.returncode == 0, read.stderr
     assert len({json.loads(line)["id"] for line in read.stdout.splitlines()}) == local["large"].total()
-    status = alone("status", output, "--json", **variables)
+    status = alone("status", output, "--format", "json", **variables)
     assert json.loads(status.stdout)["state"] == "ended"
     assert f"{output}/matches/s/" in alone("files", output, "s", **variables).stdout
     checked = alone("verify", output, **variables)
