@@ -304,7 +304,7 @@ class Backfill:
         self._ingest.log.put_whole(missing.operators, names, beginning.newest)
         failpoint("backfill_logged", missing.operators[0])
         self._settle(missing.operators, None)
-        shutil.rmtree(store.scratch, ignore_errors=True)
+        store.clean()
         self._events.record(
             "backfill_done",
             stream=self._stream,
@@ -324,7 +324,7 @@ class Backfill:
                     left.unlink()
         # an entry that seemed to fail as it was put may name the files of an earlier attempt
         self._begun.add(operator)
-        return BatchFiles(layout, self._stream, None, stem, scratch)
+        return BatchFiles(layout, self._stream, None, stem, scratch, scratch)
 
 
 def _reached(stretches: Sequence[Stretch], newest: int) -> list[int]:

@@ -9,7 +9,6 @@ end in their stream's name, and each query looks after its own alone.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
@@ -89,7 +88,7 @@ class Publisher:
     def begin(self, batch: int) -> BatchFiles:
         """Return what stores the files of a batch; what an attempt before has left of it is deleted."""
         files = BatchFiles.of(self._layout, self._name, self._owner, batch)
-        shutil.rmtree(files.scratch, ignore_errors=True)
+        files.clean()
         if self._begun == batch and self.published(batch) is None:
             # fails if another run has taken over, whose files these may be
             self._layout.ledger.writer.commit()
@@ -144,7 +143,7 @@ class Publisher:
         }
         commit({self._manifests[batch]: MANIFEST.stamped(document), **(puts or {})}, deletes, expect)
         self._kinds.update(file.kind for file in files)
-        shutil.rmtree(self._layout.staging(self._name, batch), ignore_errors=True)
+        BatchFiles.of(self._layout, self._name, self._owner, batch).clean()
         return listed
 
     def compact_if_due(self, batch: int, every: int, events: EventLog) -> tuple[int, int] | None:

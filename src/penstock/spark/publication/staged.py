@@ -16,6 +16,7 @@ from typing import Protocol
 from penstock.spark.publication.kinds import ending_of, name_of, store_of
 from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, remove_folder
 from penstock.stores.files import Files
 
 
@@ -25,29 +26,30 @@ class WrittenFile:
 
     Attributes:
         kind: `matches`, `quarantine`, one of the log, or an operator and a window view.
-        content: its bytes, or a file that the store takes away.
+        content: its bytes, or a file; the store takes a local one away.
         rows: rows in it.
         pairs: (tuple, view) pairs in it; 0 but for matches.
     """
 
     kind: str
-    content: Path | memoryview
+    content: StorePath | memoryview
     rows: int
     pairs: int = 0
 
-    def left(self, folder: Path) -> WrittenFile:
+    def left(self, folder: StorePath) -> WrittenFile:
         """Leave the content in a folder, where later tasks read it; returns the file there."""
-        if isinstance(self.content, Path):
+        if not isinstance(self.content, memoryview):
             return self
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{uuid.uuid4().hex}.parquet"
-        path.write_bytes(self.content)
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(self.content))
         return replace(self, content=path)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> StorePath:
         """Where it lies."""
-        assert isinstance(self.content, Path), "it is written to a file"
+        assert not isinstance(self.content, memoryview), "it is written to a file"
         return self.content
 
 
@@ -102,18 +104,25 @@ class BatchFiles:
         owner: ends the names, where other queries may publish into the same folders.
         stem: begins the names: the number of the batch.
         scratch: folder for what tasks leave for later tasks of the batch.
+        local: likewise for those of the same worker.
     """
 
     layout: Layout
     query: str
     owner: str | None
     stem: str
-    scratch: Path
+    scratch: StorePath
+    local: Path
 
     @classmethod
     def of(cls, layout: Layout, query: str, owner: str | None, batch: int) -> BatchFiles:
         """The files of a batch by its number."""
-        return cls(layout, query, owner, f"{batch:010d}", layout.staging(query, batch))
+        return cls(layout, query, owner, f"{batch:010d}", *layout.staging(query, batch))
+
+    def clean(self) -> None:
+        """Delete what tasks have left for later ones."""
+        for folder in (self.scratch, self.local):
+            remove_folder(folder)
 
     def staging(self, kind: str) -> Path:
         """Return a fresh local path where a file of a kind may be written, see `Files.staging`."""
@@ -141,6 +150,8 @@ class BatchFiles:
         contents: dict[Files, dict[str, Path | memoryview]] = {}
         for job, each in written:
             kind, content = each.kind, each.content
+            if isinstance(content, ObjectPath):
+                content = memoryview(content.read_bytes())
             name = f"{self.stem}-{job}-{partition:05d}-{uuid.uuid4().hex[:8]}{ending_of(kind, self.owner)}"
             if isinstance(content, Path):
                 size, crc = content.stat().st_size, checksum_of(content)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
@@ -36,6 +35,7 @@ from penstock.spark.results.window_schemas import (
     result_schema,
     row_type,
 )
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: of a raw file: the aggregates of the revision before, NULL where that did not know the group
@@ -208,7 +208,7 @@ class ResultStage:
     """
 
     files: BatchFiles | None
-    scratch: Path
+    scratch: StorePath
     shard: int
     views: Callable[[int], dict[str, BoundWindow]]
     _answers: dict[_Place, list[Answer]] = field(default_factory=dict)

@@ -206,7 +206,7 @@ class ParquetSource:
         copies: list[str] = []
         for path, why in bad.items():
             reason = in_types(path, why, self._stored)
-            copy, lost = rescue(path, reason, self.schema.fieldNames(), batch.store.scratch)
+            copy, lost = rescue(path, reason, self.schema.fieldNames(), batch.store.local)
             if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
                 rows = open_parquet(path).metadata.num_rows
                 reason = in_types(path, reason_of_copy, self._stored)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 import uuid
 import zlib
@@ -20,7 +19,7 @@ from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
-from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, store_path
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, remove_folder, store_path
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.files import Files
 
@@ -112,13 +111,14 @@ class Layout:
             return own
         return Path(tempfile.gettempdir()) / f"penstock-{zlib.crc32(str(own).encode()):08x}"
 
-    def staging(self, query: str, batch: int) -> Path:
-        """What tasks of a batch leave for later tasks of it."""
-        return self._staged / str(self.run) / on_disk(query) / str(batch)
+    def staging(self, query: str, batch: int) -> tuple[StorePath, Path]:
+        """Folders of what tasks of a batch leave for later tasks of it: on any worker, and on the same one."""
+        below = f"{self.run}/{on_disk(query)}/{batch}"
+        return self._staged / below, self.local / "staging" / below
 
     @property
-    def _staged(self) -> Path:
-        return self.local / "staging"
+    def _staged(self) -> StorePath:
+        return self.output / "_penstock" / "staging"
 
     @property
     def ledger(self) -> LedgerFolder:
@@ -399,7 +399,8 @@ class Layout:
         try:
             put_json_if_absent(self.output / "_penstock" / "identity.json", known)
             self._check_fit()
-            shutil.rmtree(self._staged, ignore_errors=True)
+            for staged in (self._staged, self.local / "staging"):
+                remove_folder(staged)
         except BaseException as error:
             ledger.close()
             if isinstance(error, OSError):

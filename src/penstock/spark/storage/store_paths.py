@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -231,6 +232,15 @@ def by_time(folder: StorePath, pattern: str) -> list[StorePath]:
         with suppress(FileNotFoundError):
             found.append((modified_at(each), each))
     return [path for _, path in sorted(found, key=lambda each: each[0], reverse=True)]
+
+
+def remove_folder(folder: StorePath) -> None:
+    """Delete a folder with all that is in it; what cannot be deleted remains."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(OSError):
+        folder.remove_below()
 
 
 def replace_content(place: StorePath, content: bytes) -> None:

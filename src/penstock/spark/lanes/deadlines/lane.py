@@ -10,7 +10,6 @@ Source: Wu, Gu, Lyu, Yu; the policy is `control/policies/deadlines`.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -56,6 +55,7 @@ from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.ledger_documents import StoredDocument, commit
+from penstock.spark.storage.store_paths import remove_folder
 
 #: the longest time between two looks at the logs and at the clock, seconds
 _LOOK_SECONDS = 0.1
@@ -183,7 +183,8 @@ class DeadlineLane(Lane):
 
     def _begin(self) -> Resumed:
         """Goes on where what is published ends."""
-        shutil.rmtree(self.context.layout.staging(DEADLINES_NAME, 0).parent, ignore_errors=True)
+        for folder in self.context.layout.staging(DEADLINES_NAME, 0):
+            remove_folder(folder.parent)
         resumed = self._publication.resume()
         self._reach = resumed.reach
         self._policy = chosen_policy(self.context.settings.deadline_policy, lambda: self._now)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.control.policies.deadlines.debts import OwedWindow
@@ -37,6 +35,7 @@ from penstock.spark.storage.deadlines import RegisteredDeadline
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: what the last publication took counts for, in the time the next one is taken to take
 _FADING = 0.5
@@ -63,7 +62,7 @@ class Judged:
     outcomes: list[Outcome] = field(default_factory=list)
     released: list[tuple[int, WrittenFile]] = field(default_factory=list)
     late: list[LateOutcome] = field(default_factory=list)
-    staging: list[Path] = field(default_factory=list)
+    staging: list[StorePath] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,7 @@ class OutcomePublication:
         self.seconds += _FADING * (self.newest_seconds - self.seconds)
         self.number += 1
         for folder in judged.staging:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         self._tell_given_up(judged.late)
         return counts, published
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
@@ -15,6 +14,7 @@ from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport
 from penstock.spark.publication.staged import WrittenFile
+from penstock.spark.storage.store_paths import StorePath
 
 #: an order that has not come back so long after its time was over never returns to Python: its job is cancelled, seconds
 _GRACE = 0.5
@@ -31,7 +31,7 @@ class Worked:
     """
 
     report: OrderReport
-    staging: Path
+    staging: StorePath
     files: tuple[WrittenFile, ...]
 
 

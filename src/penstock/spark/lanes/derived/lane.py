@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from penstock.spark.results.window_schemas import (
 from penstock.spark.results.window_staging import ViewCounts, written
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.layout import ROWS_FILES
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: of the manifest of a cut: the operators that have answered all that was there, and how far the view beneath had come
@@ -198,7 +198,7 @@ class DerivedLane(CutLane):
         return ends
 
     def _answer(
-        self, view: Answered, beneath: RowsBeneath, due: _Due, cut: int, scratch: Path
+        self, view: Answered, beneath: RowsBeneath, due: _Due, cut: int, scratch: StorePath
     ) -> tuple[pa.Table, ViewCounts]:
         """The rows that tell how the windows that are due differ from what was told of them."""
         bound = self._bound(view.operator)[view.name]

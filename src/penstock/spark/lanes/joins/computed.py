@@ -114,7 +114,7 @@ def _beside(task: CellTask) -> Path:
     """Where the join of a task leaves what it did for the staging of the same task, which is another process."""
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
-    return task.store.scratch / f"{context.taskAttemptId()}.json"
+    return task.store.local / f"{context.taskAttemptId()}.json"
 
 
 def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds: float) -> None:

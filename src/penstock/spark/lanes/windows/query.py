@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -296,7 +295,7 @@ class KeyedQuery:
             published = self._publish(batch, reports, store, began, ran_at)
         else:
             store.discard(files_of_reports(each for report in reports for each in report.results))
-            shutil.rmtree(store.scratch, ignore_errors=True)
+            store.clean()
             self._refuse_others(published.figures, reports)
         files = published.files
         self._rows.published(results_of(self.stream), published.figures, files)
