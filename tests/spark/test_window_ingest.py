@@ -328,6 +328,12 @@ def _json(row: dict[str, Any]) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 
+def _without_attempt(entry: Entry) -> Entry:
+    """An entry without its time, and without the digits of an attempt in names of files."""
+    files = {kind: tuple(name.rpartition("-")[0] for name in names) for kind, names in entry.files.items()}
+    return replace(entry, clock=0, files=files)
+
+
 def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path) -> None:
     views = definitions({"overall": OVERALL})
     first = Ingest(spark, folder, parquet(spark, folder), views)
@@ -338,14 +344,13 @@ def test_a_repeated_batch_has_the_entry_it_had(spark: SparkSession, folder: Path
     commits = first.layout.spark("readings") / "commits"
     for published in (True, False):
         _uncommit(commits, 2)
-        first.layout.log("readings").entries[before[-1].number].remove()
         if not published:
+            first.layout.log("readings").entries[before[-1].number].remove()
             first.layout.manifests("readings")[2].remove()
         again = Ingest(spark, folder, parquet(spark, folder), views)
         again.run()
-        assert [replace(entry, clock=0) for entry in again.entries] == [
-            replace(entry, clock=0) for entry in before
-        ]
+        assert list(map(_without_attempt, again.entries)) == list(map(_without_attempt, before))
+        assert (again.entries == before) == published
     newest = before[-1].newest or 0
     assert again.query.log.put_idle(newest + 5)
     assert not again.query.log.put_idle(newest + 5)
