@@ -149,4 +149,4 @@ def test_a_kill_repeats_and_loses_nothing(tmp_path: Path, place: str, batch: int
         layout.log_files(STREAM, "partials") / name for entry in entries for name in entry.files["partials"]
     ]
     assert ids_of(named) == every
-    assert not any(layout.staging(STREAM, number).exists() for number in range(BATCHES))
+    assert not any(folder.exists() for number in range(BATCHES) for folder in layout.staging(STREAM, number))

@@ -20,8 +20,10 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that have checksums, those that are gone among them."""
+def summed_files(folder: StorePath) -> Iterator[Path]:
+    """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
+    if not isinstance(folder, Path):
+        return
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
