@@ -20,7 +20,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-weeks soak checkpoint-sample kafka-jars s3-jars axe screenshots kafka kafka-stop s3 s3-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars axe screenshots kafka kafka-stop s3 s3-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -124,6 +124,9 @@ bench-startup: java $(INSTALLED) ## how soon commands say something, beside thei
 
 bench-declaring: java $(INSTALLED) ## 1,000 to 100,000 views declared by SQL and from Python; one more, and one less, while they run
 	$(BIN)/python benchmarks/declaring.py
+
+bench-object-store: java $(INSTALLED) s3-jars ## results in a bucket of a local S3 server: latency beside a local folder, requests and bytes a batch
+	$(BIN)/python benchmarks/object_store.py
 
 bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline; idle and busy
 	$(call benchmarks,cut_floor order_floor)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from fault_proxy import DROPPED, PASS, FaultProxy
 from forms import ALL
 from penstock.spark.sessions.libraries import VARIABLE
 from penstock.stores.address import StoreAddress
+from penstock.testing.fault_proxy import DROPPED, PASS, FaultProxy
 from penstock.testing.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[1] / "s3_checkpoint.py"

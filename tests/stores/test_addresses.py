@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
 from penstock.errors import ConnectionFailedError, InputError, StoreFailedError
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress, is_shared
@@ -16,6 +15,7 @@ from penstock.stores.local_files import LocalFiles
 from penstock.stores.object_files import ObjectFiles
 from penstock.stores.slate_ledger import SlateLedger
 from penstock.stores.sqlite_ledger import SqliteLedger
+from penstock.testing.fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
 from penstock.testing.processes import free_port
 from penstock.testing.s3 import OWNER, READER, S3Server
 

@@ -16,7 +16,6 @@ import pytest
 from slatedb.uniffi import ObjectStore
 
 import killing
-from fault_proxy import DROPPED, PASS, REFUSED, REPLY_LOST, FaultProxy
 from penstock.errors import FencedError, StoreFailedError, UnexpectedDocumentError
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress
@@ -26,6 +25,7 @@ from penstock.stores.local_files import LocalFiles
 from penstock.stores.slate_ledger import SlateLedger, SlateReader
 from penstock.stores.slate_place import SlatePlace
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
+from penstock.testing.fault_proxy import DROPPED, PASS, REFUSED, REPLY_LOST, FaultProxy
 from penstock.testing.s3 import S3Server
 from store_work import check_files, check_numbers, commit_numbers, prepare_files, put_files
 

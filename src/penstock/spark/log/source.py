@@ -7,7 +7,9 @@ runs for it, but for a batch that is repeated after a restart.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +18,8 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.stored_log import StoredLog
 
+#: between two looks at a log in an object store
+_LOOK_SECONDS = 0.2
 #: the column of its rows
 ENTRY = "entry"
 
@@ -67,12 +71,18 @@ class _Follower(SimpleDataSourceStreamReader):
         self._reader = reader
         self._after = after
         self._entries = entries
+        #: a look at a log in an object store is some requests, and Spark asks a hundred times a second
+        self._pause = 0.0 if isinstance(log.log.files, Path) else _LOOK_SECONDS
+        self._looked = -_LOOK_SECONDS
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {ENTRY: self._after}
 
     def read(self, start: Mapping[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-        first = start[ENTRY]
+        first, now = start[ENTRY], time.monotonic()
+        if now - self._looked < self._pause:
+            return iter([]), {ENTRY: first}
+        self._looked = now
         last = self._log.ahead(self._reader, first, self._entries)
         return iter([(last,)] if last > first else []), {ENTRY: last}
 
