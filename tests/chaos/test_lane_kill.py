@@ -22,7 +22,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.failpoints import CUT_NAMES
 from penstock.spark.storage.layout import Layout
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("own_commits")]
 
 NAME = "killed.pairs"
 RANDOM_KILLS = 20 if ALL else 4
