@@ -29,6 +29,11 @@ def test_what_was_put_is_there(files: Files, name: str) -> None:
     assert list(files.list()) == []
 
 
+def test_of_new_files_of_one_name_the_first_is_stored(files: Files) -> None:
+    assert [files.put_new("a", content) for content in (b"first", b"second")] == [True, False]
+    assert files.get("a") == b"first"
+
+
 def test_a_view_of_memory_is_a_content(files: Files) -> None:
     files.put("a", memoryview(b"content"))
     assert files.get("a") == b"content"

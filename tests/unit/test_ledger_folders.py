@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sqlite3
@@ -11,15 +12,17 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.errors import CheckpointError, DamagedError, FencedError
+from penstock.errors import CheckpointError, DamagedError, FencedError, StoreFailedError
 from penstock.monitor.book import StatusBook
 from penstock.spark.storage import ledgers
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.layout import Layout
 from penstock.stores.address import StoreAddress
+from penstock.stores.sqlite_ledger import SqliteLedger
 from status_cases import lines, results_folder
 
 HOLDS = """
@@ -295,3 +298,38 @@ def test_a_ledger_that_does_not_fit_is_refused_in_words_and_left_alone(
         assert raised.value.exit_code == 2
     layout.ledger.close()
     assert layout.ledger.path.read_bytes() == before
+
+
+class _Doubtful(SqliteLedger):
+    """Its first commit fails, and nobody knows whether it is stored."""
+
+    is_over = False
+
+    @property
+    def has_failed(self) -> bool:
+        return self.is_over
+
+    def commit(self, *changes: Any, **named: Any) -> None:  # noqa: ARG002 - it fails
+        self.is_over = True
+        raise StoreFailedError(errno.EIO, "no answer", "the store")
+
+
+def test_a_ledger_whose_commit_is_in_doubt_is_opened_again_unless_another_has_taken_over(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fenced: list[FencedError] = []
+    path = Path(str(layout.ledger.folder)) / "ledger.db"
+    for is_taken_over in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setattr(StoreAddress, "ledger", lambda _: _Doubtful(path))
+            run = layout.open(on_fenced=fenced.append)
+        if is_taken_over:
+            other = SqliteLedger(path)
+            other.close()
+        with pytest.raises(StoreFailedError):
+            run.commit({("a",): b"1"})
+        assert len(fenced) == is_taken_over
+        if not is_taken_over:
+            run.commit({("a",): b"2"})
+            assert run.get(("a",)) == b"2"
+        run.close()

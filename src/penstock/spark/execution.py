@@ -137,7 +137,7 @@ class Execution:
             held.callback(self.status_file.close)
             told: list[Callable[[dict[str, Any]], None]] = [self.status_file.book.note]
             if isinstance(layout.output, ObjectPath):
-                copies = EventCopies(layout.output)
+                copies = EventCopies(layout.output, layout.run)
                 held.callback(copies.close)
                 told.append(copies.add)
             self.events = EventLog(

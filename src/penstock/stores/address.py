@@ -67,6 +67,7 @@ _FIRST_RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 _SHARED = re.compile(r"nfs|cifs|smb|ceph|glusterfs|lustre|9p|afs|gpfs|beegfs|fuse\.")
 _MOUNTS = Path("/proc/mounts")
 #: of the ledger: a file of SQLite, and what is below it in a store of objects
+_COPIES = "penstock-copies-"
 _SQLITE_NAME, LEDGER_NAME = "ledger.db", "ledger"
 
 
@@ -151,7 +152,8 @@ class StoreAddress:
         if self.is_local:
             return LocalFiles(Path(self.path))
         if cache is None:
-            folder = Path(tempfile.mkdtemp(prefix="penstock-copies-"))
+            _remove_copies_of_ended()
+            folder = Path(tempfile.mkdtemp(prefix=f"{_COPIES}{os.getpid()}-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             cache = FileCache(folder)
         return ObjectFiles(self.store(), str(self), cache)
@@ -277,6 +279,14 @@ class StoreAddress:
         except (BaseError, ValueError) as error:
             raise InputError(f"{self}: {short(error)}") from error
         return store
+
+
+def _remove_copies_of_ended() -> None:
+    """Delete the copies of this user's processes that have ended: Spark's workers end without a word."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_COPIES}*-*"):
+        process = folder.name.removeprefix(_COPIES).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and _MOUNTS.exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def export_options(options: Mapping[str, str]) -> None:

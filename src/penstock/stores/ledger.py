@@ -186,6 +186,11 @@ class LedgerReader(View, Protocol):
 class Ledger(LedgerReader, Protocol):
     """A ledger that is written. Its own reads see all its commits."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the outcome of a commit is in doubt, so that no later one is possible."""
+        return False
+
     def commit(
         self,
         puts: Mapping[Key, Document] | None = None,

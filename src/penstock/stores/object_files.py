@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import ObjectStore
 
 from penstock.stores.file_cache import FileCache
@@ -43,6 +44,14 @@ class ObjectFiles(Files):
         for name in contents:
             checked_name(name)
         _each(lambda item: self._put(*item), list(contents.items()))
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        with failures(self.address(name), "writing"):
+            try:
+                self.store.put(checked_name(name), content, mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
 
     def staging(self, name: str) -> Path:
         checked_name(name)

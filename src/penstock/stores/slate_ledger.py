@@ -315,6 +315,10 @@ class SlateLedger(SlateReader, Ledger):
         self._own = Writer(epoch, socket.gethostname(), os.getpid(), time.time())
         super().__init__(place)
 
+    @property
+    def has_failed(self) -> bool:
+        return self._failed is not None
+
     def commit(
         self,
         puts: Mapping[Key, Document] | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -160,6 +161,10 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="penstock-ledger", daemon=True).start()
     return loop
+
+
+# the thread of the loop does not exist in a child
+os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 def _blocks() -> slate.DbCache:

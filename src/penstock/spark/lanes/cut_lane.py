@@ -271,7 +271,8 @@ class CutLane(Lane):
         answered = time.perf_counter()
         until = {stream: asdict(reach) for stream, reach in cut.until.items()}
         figures = {"batch": cut.number, "until": until, **answer.figures}
-        is_handed_over = bool(answer.staged) and bool(self.context.sinks())
+        has_sinks = bool(answer.staged) and bool(self.context.sinks())
+        is_handed_over = has_sinks or bool(self.context.rows.views(self.name))
         files = self.publisher.publish(
             cut.number,
             answer.staged,

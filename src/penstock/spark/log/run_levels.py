@@ -63,7 +63,7 @@ def run_path(folder: StorePath, segment: int) -> StorePath:
     # of a run and those that it stands for the latter go first
     for level in reversed(range(_LEVELS)):
         path = folder / run_name(level, segment // FANOUT**level)
-        if path.exists():
+        if path.is_file():
             return path
     raise CheckpointError(f"the tuples of segment {segment} in {folder} are missing; {REMEDY}")
 
@@ -137,8 +137,9 @@ class RunLevels:
         return {int(folder.name) for folder in self._demands()}
 
     def empty(self) -> set[int]:
-        """Those of them with nothing in it."""
-        return {int(folder.name) for folder in self._demands() if next(iter(folder.iterdir()), None) is None}
+        """Those of them with nothing in it; an object store has no empty folders."""
+        folders = [each for each in self._demands() if isinstance(each, Path)]
+        return {int(folder.name) for folder in folders if not any(folder.iterdir())}
 
     def forget(self, demand: int) -> None:
         """Removes the empty folder of a demand that nothing is put for any more."""
@@ -153,7 +154,7 @@ class RunLevels:
     def _merge(self, folder: StorePath, level: int, place: int) -> None:
         target = folder / run_name(level, place)
         members = list(self._members(folder, level, place))
-        if target.exists() or len(members) < 2 or sum(map(size_of, members)) > self._most_bytes:
+        if target.is_file() or len(members) < 2 or sum(map(size_of, members)) > self._most_bytes:
             return
         write = partial(merge_run_files, [(0, path) for path in members])
         put_written(self._files, name_below(self._files, target), write)
@@ -177,7 +178,7 @@ class RunLevels:
         while segment < end:
             for below in range(level - 1, -1, -1):
                 path = folder / run_name(below, segment // FANOUT**below)
-                if segment % FANOUT**below == 0 and path.exists():
+                if segment % FANOUT**below == 0 and path.is_file():
                     yield path
                     segment += FANOUT**below
                     break

@@ -126,6 +126,8 @@ class Segments:
 
     def _remove_unnamed(self, segment: int) -> None:
         """Removes the merged files of a segment that was not put: when it is made depends on the readers."""
+        # fails if another run has taken over, whose files these may be
+        self._log.log.ledger.writer.commit()
         for kind, merging in self._mergings.items():
             folder = self._log.path(kind, "")
             for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):

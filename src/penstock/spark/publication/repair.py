@@ -55,6 +55,9 @@ class Leftovers:
             is_over = last <= published.last + 1 and not (is_of_log(kind) and first <= published.merged.last)
             if is_over and name not in keep:
                 gone.setdefault(store_of(self._layout, kind), []).append(name)
+        if gone:
+            # fails if another run has taken over meanwhile, whose files these may be
+            self._layout.ledger.writer.commit()
         for store, names in gone.items():
             store.delete(names)
 

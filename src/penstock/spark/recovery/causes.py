@@ -24,6 +24,7 @@ from penstock.errors import (
     InputError,
     SinkFailedError,
     StoppedOutsideError,
+    StoreFailedError,
     StreamFailedError,
 )
 from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
@@ -172,7 +173,7 @@ _RULES = (
         "storage_failed",
         r"Input/output error|Stale (?:NFS )?file handle|Too many open files|Remote I/O error"
         r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links"
-        r"|Read-only file system",
+        r"|Read-only file system|StoreFailedError",
         True,
         "the file system failed",
     ),
@@ -231,6 +232,8 @@ def _cause_of(error: BaseException) -> Cause:
             return Cause(STOPPED_OUTSIDE, str(each))
         if isinstance(each, FencedError):
             return Cause(TAKEN_OVER, str(each))
+        if isinstance(each, StoreFailedError):
+            return Cause("storage_failed", first_line(each), is_transient=True)
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))

@@ -104,11 +104,7 @@ def put_json_if_absent(path: Place, document: Mapping[str, Any]) -> bool:
         return path.put(plain(document))
     if not isinstance(path, ObjectPath):
         return put_bytes_if_absent(path, sealed(document))
-    # of two runs that begin at one moment the ledger lets one go on
-    is_absent = not path.is_file()
-    if is_absent:
-        path.write_bytes(sealed(document))
-    return is_absent
+    return path.files.put_new(path.place, sealed(document))
 
 
 def read_json(path: Place, kind: str) -> dict[str, Any] | None:

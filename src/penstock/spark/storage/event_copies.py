@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from penstock.spark.storage.layout import Layout
@@ -23,12 +24,14 @@ class EventCopies:
 
     Args:
         output: the results folder in an object store.
+        run: number of the run, which begins the names: another run's are others.
     """
 
-    def __init__(self, output: ObjectPath) -> None:
+    def __init__(self, output: ObjectPath, run: int) -> None:
+        self._run = run
         self._files = output.files
         self._lines: deque[bytes] = deque(maxlen=_MOST_LINES)
-        self._number = max(map(_number, self._names()), default=-1) + 1
+        self._number = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="penstock-events")
         self._thread.start()
@@ -52,12 +55,15 @@ class EventCopies:
         if not lines:
             return
         try:
-            self._files.put(f"{_FOLDER}/{self._number:010d}.jsonl", b"\n".join([*lines, b""]))
-            self._number += 1
-            self._files.delete(self._names()[:-_MOST_FILES])
+            name = f"{self._run:06d}-{self._number:06d}.jsonl"
+            self._files.put(f"{_FOLDER}/{name}", b"\n".join([*lines, b""]))
         except OSError as error:
             self._lines.extendleft(reversed(lines))
             _log.warning("cannot store events in %s: %s; they are stored later", self._files.address(), error)
+            return
+        self._number += 1
+        with suppress(OSError):
+            self._files.delete(self._names()[:-_MOST_FILES])
 
     def _names(self) -> list[str]:
         return [each.name for each in self._files.list(_FOLDER)]
@@ -79,7 +85,3 @@ def copied_lines(layout: Layout, most_bytes: int) -> list[bytes]:
             found = files.get(each.name).splitlines() + found
             most_bytes -= each.size
     return found
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2].removesuffix(".jsonl"))

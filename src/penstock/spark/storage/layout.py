@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import stat
 import tempfile
 import uuid
-import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +111,8 @@ class Layout:
         own = self.output / "_penstock"
         if isinstance(own, Path):
             return own
-        return Path(tempfile.gettempdir()) / f"penstock-{zlib.crc32(str(own).encode()):08x}"
+        name = hashlib.sha256(str(own).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
 
     def staging(self, query: str, batch: int) -> tuple[StorePath, Path]:
         """Folders of what tasks of a batch leave for later tasks of it: on any worker, and on the same one."""
@@ -385,6 +388,8 @@ class Layout:
         """
         self.check()
         try:
+            if not isinstance(self.output, Path):
+                _make_private(self.local.parent)
             for folder in (self.checkpoint, self.output / "_penstock", self.local):
                 if isinstance(folder, Path):
                     make_folder(folder)
@@ -413,6 +418,16 @@ def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
     found = identity.get("layout")
     if found != LAYOUT_VERSION:
         raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
+
+
+def _make_private(folder: Path) -> None:
+    """Makes a folder that nobody else reads or writes; raises OSError where another user has made it."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    made = folder.lstat()
+    if made.st_uid != os.getuid() or not stat.S_ISDIR(made.st_mode):
+        raise PermissionError(errno.EACCES, "another user has created it", str(folder))
+    folder.chmod(0o700)
 
 
 def _refuse_unusable(folder: StorePath) -> None:

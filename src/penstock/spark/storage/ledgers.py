@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.errors import DamagedError, FencedError
+from penstock.errors import DamagedError, FencedError, PenstockError, StoreFailedError
 from penstock.spark.storage.store_paths import StorePath, address_of
 from penstock.stores.address import LEDGER_NAME, StoreAddress, ledger_path
 from penstock.stores.keys import Key
@@ -137,6 +137,8 @@ class RunLedger(Ledger):
         self._file = place.file
         self.lives = lives
         self._on_fenced = on_fenced
+        self._epoch = ledger.writer().epoch
+        self._opening = threading.Lock()
 
     @property
     def is_in_place(self) -> bool:
@@ -177,6 +179,10 @@ class RunLedger(Ledger):
     def writer(self) -> Writer:
         return self._ledger.writer()
 
+    @property
+    def has_failed(self) -> bool:
+        return self._ledger.has_failed
+
     def commit(
         self,
         puts: Mapping[Key, Document] | None = None,
@@ -187,15 +193,41 @@ class RunLedger(Ledger):
             raise DamagedError(
                 str(self._place.path), "(the ledger of the results folder) was removed or replaced"
             )
+        ledger = self._ledger
         try:
-            self._ledger.commit(puts, deletes, expect)
+            ledger.commit(puts, deletes, expect)
         except FencedError as error:
             self._on_fenced(error)
+            raise
+        except StoreFailedError:
+            self._open_again(ledger)
             raise
 
     def close(self) -> None:
         self._place.leave(self)
         self._ledger.close()
+
+    def _open_again(self, failed: Ledger) -> None:
+        """Open the ledger anew after a commit in doubt, which ends it, unless another process has taken over.
+
+        While the store still fails, the next commit tries again.
+        """
+        with self._opening:
+            if self._ledger is not failed or not failed.has_failed:
+                return
+            with suppress(OSError, PenstockError):
+                reader = self._place.address().ledger_reader()
+                try:
+                    newest = reader.writer()
+                finally:
+                    reader.close()
+                if newest.epoch != self._epoch:
+                    self._on_fenced(FencedError(str(self._place.path), newest.name()))
+                    return
+                ledger = self._place.address().ledger()
+                self._epoch = ledger.writer().epoch
+                self._ledger = ledger
+                failed.close()
 
 
 @dataclass(slots=True)
@@ -235,7 +267,7 @@ class _Place:
             if self._read is not None and self._read[1] != self.file:
                 self._close_reader()
             if self._read is None:
-                self._read = self._address().ledger_reader(), self.file
+                self._read = self.address().ledger_reader(), self.file
             return self._read[0]
 
     def open(self, lives: Callable[[], bool], on_fenced: Callable[[FencedError], None]) -> RunLedger:
@@ -245,7 +277,7 @@ class _Place:
             before.close()
         with self._opening:
             self._close_reader()
-            ledger = self._address().ledger()
+            ledger = self.address().ledger()
             self.written = RunLedger(ledger, self, lives, on_fenced)
             return self.written
 
@@ -265,7 +297,7 @@ class _Place:
             ledger, self._read = self._read[0], None
             ledger.close()
 
-    def _address(self) -> StoreAddress:
+    def address(self) -> StoreAddress:
         return address_of(self.folder)
 
 

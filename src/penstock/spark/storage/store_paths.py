@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -20,15 +21,26 @@ from penstock.stores.local_files import LocalFiles
 #: files that are not whole yet
 _UNFINISHED = re.compile(r"\..*")
 #: one client of each address in a process, and one cache of copies
-_stores: dict[str, Files] = {}
+_stores: dict[tuple[str, tuple[tuple[str, str], ...]], Files] = {}
 _guard = threading.Lock()
 
 
 def _opened(root: StoreAddress) -> Files:
+    # with renewed credentials it is another client
+    key = str(root), tuple(sorted(root.options.items()))
     with _guard:
-        if str(root) not in _stores:
-            _stores[str(root)] = root.files()
-        return _stores[str(root)]
+        if key not in _stores:
+            _stores[key] = root.files()
+        return _stores[key]
+
+
+def _begin_anew() -> None:
+    global _guard
+    _guard = threading.Lock()
+    _stores.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,11 +185,10 @@ class StaticRuns:
                 name = name_below(self._layout.checkpoint, self.path(runs, version))
                 contents[name] = store.staging(name)
                 write_run_file(contents[name], rows.append_column(NO_TIME, moment), plan)
-        before = STATIC.read(self._versions[number])
         store.put_all(contents)
         STATIC.replace(self._versions[number], {"version": version, "files": list(contents)})
-        if before is not None:
-            store.delete(set(before["files"]).difference(contents))
+        below = name_below(self._layout.checkpoint, self._folder / str(number))
+        store.delete([each.name for each in store.list(below) if each.name not in contents])
 
 
 def forget_static_tables(layout: Layout, lane: str) -> None:

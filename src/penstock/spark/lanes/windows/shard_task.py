@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from time import perf_counter
+from pathlib import Path
+from time import monotonic, perf_counter, sleep
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
 from penstock.operators.windows.stored import packed, unpacked
@@ -38,6 +39,8 @@ from penstock.sql.windows.bind import BoundWindow
 
 _BATCH_ID = "streaming.sql.batchId"
 _KEPT_SHARDS = 64
+#: other processes see a commit to a ledger in an object store so much later at the most
+_LAG_SECONDS = 10.0
 
 #: (operator, start) -> the stamp with which the pane was written, and its number of pieces
 _Panes = dict[tuple[int, int], tuple[str, int]]
@@ -165,7 +168,7 @@ class ShardTask:
         log = LogReader(context.layout.log(context.stream))
         files = self._files()
         stage = ResultStage(files, files.scratch, shard_number, partial(_views, context))
-        entries = log.between(stored.entry, reach)
+        entries = _entries(log, stored.entry, reach)
         beyond: list[Beyond] = []
         beyond_history: list[Beyond] = []
         reader, history = EnvelopeReader(log, shard_number), History(log, shard_number)
@@ -290,3 +293,15 @@ class ShardTask:
             self._panes.removeKey((*place, gone))
         if number:
             stored.panes[place] = stored.stamp, number
+
+
+def _entries(log: LogReader, after: int, until: int) -> list[Entry]:
+    """The entries of a batch. The ledger of an object store shows a commit to other processes within a second."""
+    deadline = 0.0 if isinstance(log.log.files, Path) else monotonic() + _LAG_SECONDS
+    while True:
+        try:
+            return log.between(after, until)
+        except DamagedError:
+            if monotonic() >= deadline:
+                raise
+            sleep(_LAG_SECONDS / 50)
