@@ -59,6 +59,7 @@ _TRAVELLING = {
         "azure_storage_endpoint",
     ),
 }
+_ONE_SLASH = re.compile(r"(?P<scheme>s3a?|gs|az|azure):/(?P<rest>[^/].*)")
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 #: repetitions of a request: the first look gives up sooner, so that a wrong endpoint is found in seconds
 _RETRIES = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
@@ -99,6 +100,11 @@ class StoreAddress:
             InputError: it is none, or an option is not the store's.
         """
         found = _URL.match(text)
+        slip = _ONE_SLASH.fullmatch(text)
+        if slip:
+            raise InputError(
+                f"{text}: did you mean {slip['scheme']}://{slip['rest']}? Write ./{text} for a folder of this name"
+            )
         if not found:
             return cls("file", "", str(Path(text).absolute()))
         scheme, parts = found.group(1).lower(), urlsplit(text)
@@ -271,6 +277,9 @@ class StoreAddress:
     def _store(self, retries: Mapping[str, Any]) -> ObjectStore:
         # each kind has types of its own for what are mappings
         kind: Any = _STORES[self.scheme]
+        for name, value in self.configuration().items():
+            if "endpoint" in name and not value.startswith(("http://", "https://")):
+                raise InputError(f"{name.upper()} is {value}: write http:// or https:// before it")
         client = {"allow_http": True} if self._is_plain_http() else {}
         try:
             store: ObjectStore = kind.from_url(

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, FencedError, InputError
+from penstock.errors import (
+    CheckpointError,
+    ConnectionFailedError,
+    DamagedError,
+    FencedError,
+    InputError,
+    StoreFailedError,
+)
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
@@ -445,6 +452,8 @@ def _refuse_unusable(folder: StorePath) -> None:
 
 
 def _unusable(error: OSError, output: StorePath) -> ConnectionFailedError:
+    if isinstance(error, StoreFailedError):
+        return ConnectionFailedError(f"{error.filename or output}: {error.strerror}")
     return ConnectionFailedError(
         f"cannot write to {error.filename or output}: {error.strerror}. "
         "Make the output and checkpoint folders writable"
