@@ -39,6 +39,7 @@ from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import PARTIALS_FILES, Layout, tuples_kind
+from penstock.spark.storage.ledger_documents import commit
 
 STREAM, SHARDS, ROWS, BEHIND = "orders", 2, 20, 8 * SEGMENT
 TIME = pa.timestamp("us", "UTC")
@@ -49,10 +50,12 @@ from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.layout import Layout
 layout = Layout.of(sys.argv[1], None)
 events = EventLog(layout.events)
 began = time.process_time()
+layout.ledger.open()
 log = IngestLog(layout, "orders", Settings(), events)
 log.too_late_before(0)
 reader = LogReader(layout.log("orders"))
@@ -97,7 +100,8 @@ class Weeks:
         write_run_file(self.reader.path(tuples_kind(0), f"{number}.arrow"), tuples, RUN)
         files = {PARTIALS_FILES: [f"{number}.parquet"], tuples_kind(0): [f"{number}.arrow"]}
         began = time.perf_counter()
-        self.log.put_batch(number, 0, number, number, number, number, files)
+        with self.log.batch_entry(number, 0, number, number, number, number, files) as put:
+            commit(put, expect=dict.fromkeys(put))
         self.longest = max(self.longest, time.perf_counter() - began)
         entry = self.reader.entry(number)
         for shard in range(SHARDS):
@@ -124,9 +128,12 @@ class Weeks:
 
 def _start(folder: Path) -> float:
     command = [sys.executable, "-c", START, str(folder)]
-    return min(
+    found = min(
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)
     )
+    # the starts have taken the ledger over
+    Layout.of(folder, None).ledger.open()
+    return found
 
 
 def main() -> int:
@@ -155,7 +162,7 @@ def main() -> int:
             (now - then) / len(numbers)
             for now, then in zip((time.thread_time(), time.process_time()), began, strict=True)
         )
-        sizes = _sizes(weeks.layout.log(STREAM))
+        sizes = _sizes(weeks.layout.output)
         kept = numbers.stop - weeks.reader.first
         rows.append((own, whole, float(len(sizes)), float(sum(sizes)), _start(folder)))
         shown = (own * 1e3, whole * 1e3, weeks.longest * 1e3, rows[-1][4] * 1e3)

@@ -42,7 +42,7 @@ from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.sessions.build import build_session
-from penstock.spark.storage.layout import tuples_kind
+from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
 
 TUPLES, RUNS, ENTRIES = 10_000, 10, 40
@@ -76,7 +76,7 @@ def counting(ballast: int) -> type:
 
 def written_log(folder: Path) -> StreamLog:
     """A log of entries with a run each, a second of event time long."""
-    log = StreamLog(folder / "log")
+    log = StreamLog(Layout.of(folder, None).log("log"))
     log.path(tuples_kind(0), "").mkdir(parents=True)
     rows = TUPLES // RUNS
     for number in range(ENTRIES):

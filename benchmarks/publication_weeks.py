@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from rich.table import Table
 
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.events import EventLog
@@ -112,15 +111,20 @@ class Weeks:
         }
         for which in ("oldest", "newest", "furthest"):
             figures[f"{which}_event_time_us"] = batch * 1_000_000
-        staging = self.layout.staging(STREAM, batch)
-        made = [self._made(0, 0, staging, kind, content) for kind, content in kinds.items()]
+        files = self._ingest.begin(batch)
+        written = [WrittenFile(kind, content, 4, 8) for kind, content in kinds.items()]
+        made = [MadeResults(0, 0, files.put(0, 0, written))]
         self._ingest.publish(batch, made, figures)
         self._events.record(
             "batch", stream=STREAM, **figures, bind_seconds=0.1, run_seconds=0.5, publish_seconds=0.1
         )
-        staging = self.layout.staging(results_of(STREAM), batch)
+        files = self._windows.begin(batch)
         made = [
-            self._made(operator, shard, staging, f"{operator}/{view}", self._rows)
+            MadeResults(
+                operator,
+                shard,
+                files.put(operator, shard, [WrittenFile(f"{operator}/{view}", self._rows, 4, 8)]),
+            )
             for operator, view in enumerate(VIEWS)
             for shard in range(2)
         ]
@@ -136,19 +140,10 @@ class Weeks:
         return time.process_time() - began[0], time.perf_counter() - began[1]
 
     @staticmethod
-    def _content(table: pa.Table) -> bytes:
+    def _content(table: pa.Table) -> memoryview:
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-        return sink.getvalue().to_pybytes()
-
-    @staticmethod
-    def _made(job: int, partition: int, staging: Path, kind: str, content: bytes) -> MadeResults:
-        staging.mkdir(parents=True, exist_ok=True)
-        path = staging / f"{job}-{partition}-{kind.replace('/', '-')}"
-        path.write_bytes(content)
-        return MadeResults(
-            job, partition, [StagedFile(kind, str(path), 4, 8, len(content), zlib.crc32(content))]
-        )
+        return memoryview(sink.getvalue())
 
 
 def _measured(program: str, folder: Path) -> list[float]:

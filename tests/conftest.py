@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from forms import ALL, INTERPRETED, memory_folder
+from ledger_cases import commit_briefly
 from penstock.spark.storage import ledgers
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
+S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").glob("*.jar"))
 
 # the same examples each time, however slow the machine; `make test-all` draws others
 settings.register_profile(
@@ -78,7 +80,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
-        .config("spark.jars", ",".join(map(str, CONNECTOR_JARS)))
+        .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *S3_JARS])))
         .config(map=CHECKPOINTS)
         .config(map=INTERPRETED)
     )
@@ -128,6 +130,16 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture
+def s3_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The S3 server, which Spark and the environment know."""
+    if not any(jar.name.startswith("hadoop-aws-") for jar in S3_JARS):
+        pytest.skip("Hadoop's file system of S3 is not there: `make s3-jars` fetches it")
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return s3
+
+
+@pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """A standalone master and two workers of one core each, new for each test, which may kill them."""
     from penstock.testing.cluster import StandaloneCluster
@@ -136,10 +148,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
+@pytest.fixture
+def own_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test changes documents itself, without a run that has their ledger open."""
+    commit_briefly(monkeypatch)
+
+
 @pytest.fixture(autouse=True)
 def _ledgers_are_closed() -> Iterator[None]:
     """What a test has opened of ledgers is closed behind it: select() takes no descriptor beyond the 1,024th."""
-    before = {*ledgers._readers, *ledgers._writers}
+    before = ledgers.opened_folders()
     yield
-    for folder in {*ledgers._readers, *ledgers._writers} - before:
+    for folder in ledgers.opened_folders() - before:
         ledgers.LedgerFolder(folder).close()

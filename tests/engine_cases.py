@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.storage.layout import Layout
+from publishing import shown
 
 COLUMNS = "id BIGINT, amount INT, price DOUBLE, name STRING, seen TIMESTAMP"
 
@@ -106,16 +107,14 @@ def rows(frame: DataFrame) -> Counter[tuple[object, ...]]:
 
 
 def names(paths: Iterable[Path]) -> list[str]:
-    """The names of files in order: those that manifests list have the same ones in the folder that anybody may list."""
+    """The names of files in order."""
     return sorted(path.name for path in paths)
 
 
 def folder_bag(output: Path, stream: str, by_manifest: bool) -> Counter[tuple[object, ...]]:
-    """(id, query) pairs of the results folder, read through the manifests or as a plain folder."""
+    """(id, query) pairs of the results folder, read through the manifests or as a plain folder without replaced files."""
     layout = Layout(output, output)
-    paths = (
-        published_paths(layout, stream) if by_manifest else sorted(layout.matches(stream).glob("*.parquet"))
-    )
+    paths = published_paths(layout, stream) if by_manifest else shown(layout, stream, layout.matches(stream))
     bag: Counter[tuple[object, ...]] = Counter()
     for path in paths:
         table = pq.read_table(path, columns=["id", "queries"])

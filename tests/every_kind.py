@@ -53,7 +53,7 @@ def put(folder: Path, number: int) -> None:
     put_file(folder / f"{number:03d}.parquet", partial(pq.write_table, pa.table(rows)))
 
 
-def start(spark: SparkSession, root: Path, output: Path, *, ended: bool = False) -> Run:
+def start(spark: SparkSession, root: Path, output: Path | str, *, ended: bool = False) -> Run:
     """Answers what is in `root/in`; whatever is damaged is told by an exception."""
     table = (
         "CREATE TABLE s (at TIMESTAMP, id BIGINT, k INT, x DOUBLE) USING parquet "

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,12 +34,15 @@ from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader, StreamLog
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
+from penstock.spark.results.window_staging import written
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.stored_log import StoredLog
 from penstock.trigger import Trigger
+from publishing import shown
 
 #: kind of the files that `Feed` writes
 TALLIES = "tallies"
@@ -88,13 +90,12 @@ class PairLane(CutLane):
         #: what `orders` gives next
         self.order = 0
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         self.goes_on.wait()
         time.sleep(self._seconds)
         rows = added_pairs(cut, self.readers, self._tally)
         self.answered.append(cut)
-        staged = write_staged(KIND, staging / "0.parquet", rows)
-        return CutAnswer([MadeResults(0, 0, [staged])], {"rows": rows.num_rows})
+        return CutAnswer([MadeResults(0, 0, store.put(0, 0, [written(KIND, rows)]))], {"rows": rows.num_rows})
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         return {"order": self.order}
@@ -128,10 +129,10 @@ class PartialsLane(PairLane):
         self._shards = shards
         self._operators = operators
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         self.goes_on.wait()
         task = _ShardPairs(
-            cut, str(staging), {name: reader.folder for name, reader in self.readers.items()}, self._operators
+            cut, store, {name: reader.log for name, reader in self.readers.items()}, self._operators
         )
         made = self.jobs.run(task, range(self._shards))
         self.answered.append(cut)
@@ -143,12 +144,12 @@ class _ShardPairs:
     """What a task of `PartialsLane` does: the pairs of one shard."""
 
     cut: Cut
-    staging: str
-    folders: Mapping[str, Path]
+    store: BatchFiles
+    logs: Mapping[str, StoredLog]
     operators: Mapping[str, int]
 
     def __call__(self, shard: int) -> MadeResults:
-        readers = {name: LogReader(folder) for name, folder in self.folders.items()}
+        readers = {name: LogReader(log) for name, log in self.logs.items()}
 
         def tally(reader: LogReader, entries: Sequence[Entry]) -> pa.Table:
             operator = next(self.operators[name] for name, each in readers.items() if each is reader)
@@ -165,7 +166,7 @@ class _ShardPairs:
             return pa.concat_tables([SCHEMA.empty_table(), *rows])
 
         pairs = added_pairs(self.cut, readers, tally)
-        return MadeResults(0, shard, [write_staged(KIND, Path(self.staging) / f"{shard}.parquet", pairs)])
+        return MadeResults(0, shard, self.store.put(0, shard, [written(KIND, pairs)]))
 
 
 class Feed:
@@ -181,7 +182,7 @@ class Feed:
         self.stream = stream
         self._rng = rng
         self._log = StreamLog(layout.log(stream))
-        (self._log.folder / "files" / TALLIES).mkdir(parents=True, exist_ok=True)
+        self._log.path(TALLIES, "").mkdir(parents=True, exist_ok=True)
         self.tuples = SCHEMA.empty_table()
         #: by entry how many tuples there are up to it
         self._sizes: list[int] = []
@@ -264,9 +265,12 @@ def wanted(*feeds: Feed) -> dict[tuple[int, str], int]:
 
 
 def published(layout: Layout, lane: str) -> dict[tuple[int, str], int]:
-    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files."""
+    """The pairs that a lane which has ended has published, by its manifests; the plain folder must have the same files beside replaced ones."""
     paths = list(published_paths(layout, lane, KIND))
-    assert names(paths) == names(layout.results(VIEW).glob(f"*.{lane}.parquet"))
+    own = [
+        path for path in shown(layout, lane, layout.results(VIEW)) if path.name.endswith(f".{lane}.parquet")
+    ]
+    assert names(paths) == names(own)
     return so_far(layout, lane)
 
 

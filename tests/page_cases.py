@@ -23,6 +23,7 @@ from penstock.page.server import PageServer
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 
 #: names that a page must show as text
 SCRIPT, QUOTED, LONG = "<script>alert(1)</script>", "a\"b'c/../d?e#f&g", "n" * 10_000
@@ -46,7 +47,7 @@ def batch(number: int, **fields: Any) -> bytes:
 def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = None) -> Layout:
     """A results folder of a stream `orders` with two batches: selections with hostile names, rows, and records set aside."""
     layout = Layout(folder, folder / "_penstock" / "checkpoint")
-    layout.open()
+    ledger = layout.open()
     stream = StructType().add("id", LongType()).add("note", StringType())
     names = ["large", "silent", SCRIPT, QUOTED, LONG]
     plain = {
@@ -78,8 +79,8 @@ def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = No
         }
         pq.write_table(pa.table(records), aside / f"{number}.parquet")
         files = [
-            {"kind": "matches", "name": f"{number}.parquet", "rows": 5},
-            {"kind": "quarantine", "name": f"{number}.parquet", "rows": 1},
+            listed("matches", matches / f"{number}.parquet", 5),
+            listed("quarantine", aside / f"{number}.parquet", 1),
         ]
         figures = {"batch": number, "tuples": 10, "matched": 4, "pairs": 5, "quarantined": {"malformed": 1}}
         figures["view_pairs"] = {"large": 5, SCRIPT: 1, QUOTED: 1, LONG: 1}
@@ -87,6 +88,7 @@ def page_folder(folder: Path, views: Mapping[str, Mapping[str, Any]] | None = No
             layout.manifests("orders")[number],
             {"first": number, "last": number, "files": files, "batches": [figures]},
         )
+    ledger.close()
     replace_json(layout.status, {"version": 1, "state": "running"})
     layout.events.write_bytes(
         event(0, "run_started")

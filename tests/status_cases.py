@@ -14,6 +14,7 @@ from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 
 BATCH = {
     "stream": "orders",
@@ -38,20 +39,13 @@ NEXT = {
 def results_folder(tmp_path: Path) -> Layout:
     """A results folder with two published batches of one stream, the second with records set aside."""
     layout = Layout(tmp_path / "out", tmp_path / "out" / "_penstock" / "checkpoint")
-    layout.open()
+    ledger = layout.open()
     views = {
         "large": {"stream": "orders", "projection": None},
         "silent": {"stream": "orders", "projection": None},
         "hours": {"stream": "orders", "id": "hours:1", "groups": []},
     }
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
-    aside = {"kind": "quarantine", "name": "0000000001-0-00000.parquet", "rows": 2}
-    for figures, files in ((BATCH, []), (NEXT, [aside])):
-        batch = figures["batch"]
-        MANIFEST.replace(
-            layout.manifests("orders")[batch],
-            {"first": batch, "last": batch, "files": files, "batches": [figures]},
-        )
     layout.quarantine("orders").mkdir(parents=True)
     records = pa.table(
         {
@@ -60,7 +54,15 @@ def results_folder(tmp_path: Path) -> Layout:
             "reason": ["malformed", "not UTF-8"],
         }
     )
-    pq.write_table(records, layout.quarantine("orders") / str(aside["name"]))
+    path = layout.quarantine("orders") / "0000000001-0-00000.parquet"
+    pq.write_table(records, path)
+    for figures, files in ((BATCH, []), (NEXT, [listed("quarantine", path, 2)])):
+        batch = figures["batch"]
+        MANIFEST.replace(
+            layout.manifests("orders")[batch],
+            {"first": batch, "last": batch, "files": files, "batches": [figures]},
+        )
+    ledger.close()
     return layout
 
 

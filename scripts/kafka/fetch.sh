@@ -8,16 +8,7 @@ if [ "$fetched" -nt "$here/pom.xml" ] && [ "$fetched" -nt "$here/connector.xml" 
   exit 0
 fi
 
-if ! command -v mvn >/dev/null; then
-  if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-    echo "Installing Maven with apt, to fetch Kafka"
-    { apt-get update -qq &&
-      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven; } >/dev/null
-  else
-    echo "Maven is needed to fetch Kafka (Debian: apt-get install maven)" >&2
-    exit 2
-  fi
-fi
+. "$here/../maven.sh" Kafka
 
 mkdir -p "$cache"
 readonly target=$(cd "$cache" && pwd) log=$cache/maven.log

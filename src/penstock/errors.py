@@ -194,8 +194,8 @@ class CheckpointError(InputError):
     """A checkpoint that does not fit the run, or that another run uses."""
 
 
-class FencedError(CheckpointError):
-    """Another process, or another run of this one, has taken over a ledger: this one can no longer write to it.
+class FencedError(PenstockError):
+    """Another process, or another run of this one, has taken over a ledger: this run has ended.
 
     Args:
         ledger: where the ledger is.
@@ -206,8 +206,8 @@ class FencedError(CheckpointError):
         self.ledger = ledger
         self.successor = successor
         super().__init__(
-            f"{ledger} is in use by {successor}, which took over from this run. Nothing more is published here. Stop one "
-            "of the two, or name another output folder and checkpoint"
+            f"{successor} has taken over {ledger}. This run has stopped and publishes nothing more. Let the other run continue, or "
+            "stop it and start this one again. To run both, name another output folder and checkpoint for one of them"
         )
 
     def __reduce__(self) -> tuple[type[FencedError], tuple[str, str]]:

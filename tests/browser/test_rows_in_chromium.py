@@ -16,6 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from page_cases import page_folder, served
 from penstock.page import rows
 from penstock.spark.storage.formats import MANIFEST
+from publishing import listed
 
 pytestmark = [
     pytest.mark.browser,
@@ -34,11 +35,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ids = np.arange(10, 10 + ROWS)
     table = pa.table({"id": ids, "note": [f"note {each}" for each in ids], "queries": [["large"]] * ROWS})
     pq.write_table(table, layout.matches("orders") / "2.parquet", row_group_size=50)
-    file = {"kind": "matches", "name": "2.parquet", "rows": ROWS}
+    file = listed("matches", layout.matches("orders") / "2.parquet", ROWS)
     figures = {"batch": 2, "tuples": ROWS, "matched": ROWS, "pairs": ROWS}
+    ledger = layout.ledger.open()
     MANIFEST.replace(
         layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [file], "batches": [figures]}
     )
+    ledger.close()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rows, "_MOST_LOOKED", 100)
         with served(layout.output) as page:

@@ -24,8 +24,10 @@ def main(layout: Layout, seconds: float, *streams: str) -> None:
         with (layout.output / "copies").open("a") as file:
             file.write(f"{cut} {sum(row['n'] for row in rows)}\n")
 
+    ledger = layout.ledger.open()
     context = lane_context(layout, sinks=[Sink("file", VIEW, write)], compact_every_batches=5)
     lane = PairLane(NAME, context, keepers, ENTRIES_PER_CUT, seconds=seconds)
     lane.start()
     while not lane.await_termination(1.0):
         pass
+    ledger.close()

@@ -7,7 +7,9 @@ The short form of the tests that kill a run at every place. Places of files and 
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 import victim
 
+from conftest import S3_JARS
 from engine_cases import put_rides
 from forms import INTERPRETED
 from killing import forked
@@ -22,16 +25,17 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from penstock.testing.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
 #: of the ingest, the windows, the rows that other views read, the join, and the views with a deadline
 PLACES = (
-    "half_published",
-    "keyed_half_published",
-    "rows_named",
-    "cut_half_published",
-    "order_half_published",
+    "staged",
+    "keyed_staged",
+    "rows_logged",
+    "cut_answered",
+    "order_judged",
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
@@ -57,7 +61,20 @@ WANTED = {
 
 
 def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
-    script, output, log = tmp_path / "script.sql", tmp_path / "out", tmp_path / "victim.log"
+    _kill_and_check(tmp_path, str(tmp_path / "out"), {})
+
+
+@pytest.mark.long
+def test_a_run_on_an_object_store_killed_in_every_lane_answers_all_once(
+    tmp_path: Path, s3_environment: S3Server
+) -> None:
+    output = f"s3://bucket/killed-{time.time_ns()}"
+    jars = {"spark.jars": ",".join(map(str, S3_JARS))}
+    _kill_and_check(tmp_path, output, s3_environment.environment(), **jars)
+
+
+def _kill_and_check(tmp_path: Path, output: str, environment: Mapping[str, str], **settings: str) -> None:
+    script, log = tmp_path / "script.sql", tmp_path / "victim.log"
     (tmp_path / "rides").mkdir()
     options = f"path '{tmp_path / 'rides'}', event_time 'ts', max_files_per_trigger '1'"
     views = "\n".join(f"CREATE VIEW {name} AS {text};" for name, text in VIEWS.items())
@@ -69,10 +86,15 @@ def test_a_run_killed_in_every_lane_answers_all_once(tmp_path: Path) -> None:
             tables.append(put_rides(tmp_path, len(tables), ROWS, begin, SECONDS))
         conf = [
             f"{key}={value}"
-            for key, value in {"spark.python.daemon.module": "pyspark.daemon", **INTERPRETED}.items()
+            for key, value in {
+                "spark.python.daemon.module": "pyspark.daemon",
+                **INTERPRETED,
+                **settings,
+            }.items()
         ]
         ended = [] if place else ["--ended"]
-        code = forked(victim.main, str(script), str(output), *conf, *ended, log=log, failpoint=place)
+        arguments = (environment, str(script), output, *conf, *ended)
+        code = forked(victim.main_with, *arguments, log=log, failpoint=place)
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
     _check(Layout.of(output, None), pa.concat_tables(tables))
 

@@ -33,6 +33,7 @@ from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, 
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
+from publishing import shown
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
@@ -181,7 +182,7 @@ def _check_windows(spark: SparkSession, victim: Victim, tables: list[pa.Table]) 
         assert found.exceptAll(wanted).isEmpty()
         assert wanted.exceptAll(found).isEmpty()
         listed = set(published_paths(layout, results_of("orders"), view_kind(number, view)))
-        assert names(layout.results(view).glob("*.parquet")) == names(listed)
+        assert names(shown(layout, results_of("orders"), layout.results(view))) == names(listed)
         told = changes(spark, layout, view)
         assert told.count() == told.distinct().count()
         revisions |= {row.revision for row in told.select("revision").distinct().collect()}

@@ -22,7 +22,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.failpoints import CUT_NAMES
 from penstock.spark.storage.layout import Layout
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("own_commits")]
 
 NAME = "killed.pairs"
 RANDOM_KILLS = 20 if ALL else 4
@@ -38,9 +38,11 @@ class Victim:
         self._told = folder / "victim.log"
 
     def run(self, failpoint: str = "") -> int:
+        self.layout.ledger.close()
         return forked(lane_victim.main, self.layout, 0.0, *"ab", failpoint=failpoint, log=self._told)
 
     def start(self, seconds: float) -> ForkServerProcess:
+        self.layout.ledger.close()
         return forking(lane_victim.main, self.layout, seconds, *"ab", log=self._told)
 
     def more(self) -> None:

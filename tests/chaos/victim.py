@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.spark.engine import Engine
@@ -23,6 +25,12 @@ def main(script: str, output: str, *conf: str) -> None:
     run.await_termination()
     run.stop()
     spark.stop()
+
+
+def main_with(environment: Mapping[str, str], *arguments: str) -> None:
+    """The same with variables of the environment."""
+    os.environ.update(environment)
+    main(*arguments)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from forms import examples
+from log_places import log_at
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
@@ -31,7 +32,7 @@ from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
-from penstock.spark.storage import formats
+from penstock.stores.sqlite_ledger import SqliteLedger
 
 SEGMENT, SHARDS, FANOUT = 4, 2, 2
 DEMAND = 7
@@ -81,7 +82,7 @@ class KilledAfter:
     def __enter__(self) -> None:
         for owner, name in (
             (Path, "unlink"),
-            (formats, "replace_json"),
+            (SqliteLedger, "commit"),
             (run_levels, "merge_run_files"),
             (runs, "merge_runs"),
         ):
@@ -144,8 +145,8 @@ class Log(RuleBasedStateMachine):
 
     @rule()
     def start(self) -> None:
-        self.log = StreamLog(self.folder)
-        self.tidier = Segments(self.folder, self.history / 1e6, self.size, lambda: self.clock)
+        self.log = StreamLog(log_at(self.folder))
+        self.tidier = Segments(log_at(self.folder), self.history / 1e6, self.size, lambda: self.clock)
         self.before = self.log.kept().before
 
     @rule(
@@ -168,7 +169,7 @@ class Log(RuleBasedStateMachine):
             kind, _, part = name.partition("/")
             files.setdefault(kind, []).append(f"{number:010d}-{part}.parquet")
             path = self.log.path(kind, files[kind][-1])
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             write_envelopes(own, path)
         brought: list[int] = []
         for part in range(min(2, len(times))):
@@ -221,9 +222,9 @@ class Log(RuleBasedStateMachine):
     @rule(slow=st.sampled_from([0.0, 0.5, 0.9, 1.0]), quick=st.sampled_from([0.5, 1.0]))
     def read_on(self, slow: float, quick: float) -> None:
         """The readers go on, so much of what they have not read."""
-        last = LogReader(self.folder).newest()
+        last = LogReader(log_at(self.folder)).newest()
         assert (last.number if last else -1) == len(self.entries) - 1
-        self.since = LogReader(self.folder).kept().since
+        self.since = LogReader(log_at(self.folder)).kept().since
         for reader, part in zip(self.marks, (slow, quick, quick), strict=False):
             mark = self.marks[reader]
             self.marks[reader] = mark + round(part * (len(self.entries) - 1 - mark))
@@ -233,7 +234,7 @@ class Log(RuleBasedStateMachine):
     def join(self) -> None:
         """One more reader begins with all that is kept."""
         if READERS[-1] not in self.marks:
-            self.marks[READERS[-1]] = LogReader(self.folder).first - 1
+            self.marks[READERS[-1]] = LogReader(log_at(self.folder)).first - 1
             self.put_mark(READERS[-1])
 
     def put_mark(self, reader: str) -> None:
@@ -247,7 +248,7 @@ class Log(RuleBasedStateMachine):
         self.before = self.log.kept().before
         named = {
             (kind, name)
-            for entry in LogReader(self.folder).between(self.log.first - 1, len(self.entries) - 1)
+            for entry in LogReader(log_at(self.folder)).between(self.log.first - 1, len(self.entries) - 1)
             for kind, names in entry.files.items()
             for name in names
         }
@@ -256,12 +257,13 @@ class Log(RuleBasedStateMachine):
         self.check_tuples()
         self.check_runs({name for kind, name in named if kind == tuples_kind(DEMAND)})
         behind = min(self.marks.values())
-        alone = len(list((self.folder / "entries").iterdir()))
+        log = self.log.log
+        alone = len(self.entries) - SEGMENT * (log.segments.last + 1)
         assert alone <= max(SEGMENT, len(self.entries) - 1 - behind + SEGMENT)
 
     def check_tuples(self) -> None:
         """Each tuple of the entries that are kept is read once."""
-        log = LogReader(self.folder)
+        log = LogReader(log_at(self.folder))
         first, last = log.first, len(self.entries) - 1
         for after, until in ((first - 1, last), (max(first, last - 9), last - 2)):
             expected = Counter(
@@ -309,7 +311,7 @@ class Log(RuleBasedStateMachine):
         """Every entry that is kept brings what it brought; what a reader may read is kept, and it knows what lacks."""
         if not hasattr(self, "folder"):
             return
-        log = LogReader(self.folder)
+        log = LogReader(log_at(self.folder))
         first = log.first
         for shard in range(SHARDS):
             reader = EnvelopeReader(log, shard)

@@ -23,13 +23,14 @@ from engine_cases import put_file
 from penstock.errors import CheckpointError
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
+from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
 NARROW = "id BIGINT, amount INT, name STRING, seen TIMESTAMP"
 WIDE = f"{NARROW}, weight DOUBLE, note STRING"
@@ -149,7 +150,8 @@ def test_a_wider_table_goes_on(
     assert plain is not None
     assert plain.rows.sort_by("id").to_pylist() == expected.to_pylist()
     assert list((out / "matches" / "orders").glob("*-to-*.parquet")), "old and new files were merged"
-    files = f"read_parquet('{out}/matches/orders/*.parquet', union_by_name = true)"
+    paths = [str(path) for path in published_paths(Layout(out, out), "orders")]
+    files = f"read_parquet({paths}, union_by_name = true)"
     wanted = f"SELECT id, weight, note FROM {files} WHERE list_contains(queries, 'large') ORDER BY id"
     assert duckdb.sql(wanted).fetchall() == [
         tuple(row.values()) for row in expected.select(["id", "weight", "note"]).to_pylist()

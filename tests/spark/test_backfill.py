@@ -148,7 +148,7 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     run_with(dear, range(4, 6))
 
     def killed(place: str, _: int) -> None:
-        if place == "backfill_published":
+        if place == "backfill_staged":
             raise SystemExit
 
     monkeypatch.setattr(backfill, "failpoint", killed)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,7 +27,6 @@ from forms import SOON_OVER
 from penstock.cli.watch import Watcher
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
@@ -325,16 +325,14 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
 
 def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     layout = Layout(folder / "out", folder / "out" / "_penstock" / "checkpoint")
-    layout.open()
-    ended, held = CheckpointLock(layout.checkpoint), CheckpointLock(layout.checkpoint)
-    ended.release()
-    ended.release()
+    held = layout.open()
     (folder / "script.sql").write_text(f"{TABLE};\nCREATE VIEW v AS SELECT * FROM orders")
     second = alone("run", "script.sql", "--output", "out", "--available-now")
     assert second.returncode == 2
-    assert f"is in use by process {os.getpid()}. Stop that process" in second.stderr
+    assert f"is in use by process {os.getpid()} of host {socket.gethostname()} since " in second.stderr
+    assert "Stop that process" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
-    held.release()
+    held.close()
     third = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
     assert third.returncode == 0, third.stderr[-3000:]
 

@@ -258,10 +258,10 @@ def test_a_publication_that_takes_longer_than_it_was_taken_to_is_told(
     )
     publish = Publisher.publish
 
-    def slow(publisher: Publisher, *args: Any) -> Any:
+    def slow(publisher: Publisher, *args: Any, **named: Any) -> Any:
         if publisher._name == LANE:
             time.sleep(9)
-        return publish(publisher, *args)
+        return publish(publisher, *args, **named)
 
     _put(tmp_path, 0)
     monkeypatch.setattr(Publisher, "publish", slow)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
-#: what is found out anew where it is gone; a file of `files/` that is listed has a second name
-FOUND_ANEW = ("_penstock/status.json", "/files.jsonl", "/log/readers/", "_penstock/files/")
+#: what is found out anew where it is gone
+FOUND_ANEW = ("_penstock/status.json", "/files.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +52,6 @@ def _plain(output: Path) -> dict[str, Counter[str] | str]:
     return found
 
 
-def _names(output: Path) -> dict[str, list[Path]]:
-    """The names of each file, by each of them."""
-    same: dict[int, list[Path]] = {}
-    for name in stored_files(output):
-        same.setdefault((output / name).stat().st_ino, []).append(output / name)
-    return {str(path.relative_to(output)): paths for paths in same.values() for path in paths}
-
-
 def _contents(output: Path) -> Iterator[tuple[str, int, int]]:
     for path in sorted(output.rglob("*")):
         if path.is_file() and not path.name.endswith(SQLITE_ENDINGS):
@@ -72,16 +63,15 @@ def test_readers_and_verify_tell_what_is_damaged_or_are_exact(made: Path) -> Non
     wanted = _plain(output)
     assert all(isinstance(rows, Counter) and rows for rows in wanted.values()), wanted
     wrong = []
-    names = _names(output)
     layout = Layout.of(output, None)
     listed = {
         folder_of(layout, name, file.kind) / file.name
         for name in ("s", "s.results", "s.sums.results", "joins.0", "deadlines.0.results")
         for file in read_published(layout, name).files
     }
-    for place, name in enumerate(names):
-        path, others = output / name, {str(each) for each in names[name]}
-        if path.parent.is_relative_to(output / "_penstock/files") and path not in listed:
+    for place, name in enumerate(stored_files(output)):
+        path = output / name
+        if path.parent.parent.parent == output and path not in listed:
             continue  # it was replaced: nobody reads it any more
         content = path.read_bytes()
         for how, damage in DAMAGES.items() if ALL else [list(DAMAGES.items())[place % len(DAMAGES)]]:
@@ -94,24 +84,16 @@ def test_readers_and_verify_tell_what_is_damaged_or_are_exact(made: Path) -> Non
             if list(_contents(output)) != before:
                 wrong.append(f"{how} {name}: files were changed")
             for view, rows in found.items():
-                is_told = isinstance(rows, str) and any(each in rows for each in others)
+                is_told = isinstance(rows, str) and str(path) in rows
                 if rows != wanted[view] and not is_told:
                     wrong.append(f"{how} {name}: {view} is {rows if isinstance(rows, str) else 'wrong'}")
             is_found_anew = how in ("gone", "empty") and any(each in f"/{name}" for each in FOUND_ANEW)
-            if not (is_found_anew or faults & others):
+            if not (is_found_anew or str(path) in faults):
                 wrong.append(f"{how} {name}: verify says {faults}")
             layout.ledger.close()
-            _mend(path, content, names[name])
+            path.write_bytes(content)
     assert not wrong, "\n".join(wrong)
     assert verify(output).faults == []
-
-
-def _mend(path: Path, content: bytes, names: Sequence[Path]) -> None:
-    """Undoes a damage."""
-    others = [each for each in names if each != path]
-    if others and not path.exists():
-        os.link(others[0], path)
-    path.write_bytes(content)
 
 
 #: what each start looks at before it changes anything
@@ -121,7 +103,6 @@ LOOKED_AT = (
     ("cut", "_penstock/ledger.db"),
     ("empty", "matches/s/*-to-*.parquet"),
     ("cut", "results/sums/*.parquet"),
-    ("gone", "_penstock/checkpoint/s/log/entries/*5.json"),
     *((how, "_penstock/checkpoint/s/spark/metadata") for how in DAMAGES),
     ("flipped", "_penstock/checkpoint/identity.json"),
 )
@@ -133,24 +114,17 @@ def test_a_start_refuses_what_is_damaged_and_deletes_nothing(
 ) -> None:
     output = copied(made / "out", tmp_path / "out")
     path = sorted(output.glob(pattern))[-1]
-    names = {str(path.relative_to(output)) for path in _names(output)[str(path.relative_to(output))]}
     DAMAGES[how](path)
-    before = _lasting(output)
+    before = set(stored_files(output))
     with pytest.raises(CheckpointError) as told:
         start(spark, made, output)
-    assert any(each in str(told.value) for each in names), told.value
-    assert before <= _lasting(output), "nothing is deleted"
+    assert str(path.relative_to(output)) in str(told.value), told.value
+    assert before <= set(stored_files(output)), "nothing is deleted"
 
 
-def _lasting(output: Path) -> set[str]:
-    """Stored files, but for the second names of published ones: those that were replaced go when their time is over."""
-    return {each for each in stored_files(output) if not each.startswith("_penstock/files/")}
-
-
-def _files_of_rows(output: Path, names: Iterable[str]) -> dict[int, str]:
-    """The files of tuples and rows, by what stays the same where a merge leaves one of two names."""
-    chosen = (each for each in names if each.endswith((".parquet", ".arrow")))
-    return {(output / each).stat().st_ino: each for each in chosen}
+def _files_of_rows(output: Path) -> set[str]:
+    """The files of tuples and rows."""
+    return {each for each in stored_files(output) if each.endswith((".parquet", ".arrow"))}
 
 
 def _rows_or_error(run: Run) -> dict[str, Counter[str]] | str:
@@ -174,25 +148,23 @@ def test_a_start_over_any_damage_tells_it_or_is_exact(
     put(made / "in", FILES)
     wanted = rows_of(start(spark, made, copied(made / "out", tmp_path / "whole"), ended=True))
     wrong = []
-    for name, names in list(_names(made / "out").items())[part::PARTS]:
+    for name in list(stored_files(made / "out"))[part::PARTS]:
         for how, damage in DAMAGES.items():
             output = copied(made / "out", tmp_path / "out")
             damage(output / name)
-            own = {str(path.relative_to(made / "out")) for path in names}
-            before = _files_of_rows(output, _lasting(output))
+            before = _files_of_rows(output)
             try:
                 run = start(spark, made, output, ended=True)
             except PenstockError as error:
                 told = f"{error} {error.__cause__}"
-                if not any(each in told for each in own) and not any("/spark" in each for each in own):
+                if name not in told and "/spark" not in name:
                     wrong.append(f"{how} {name}: {told[:300]}")
-                gone = before.keys() - _files_of_rows(output, stored_files(output)).keys()
-                if gone:
-                    wrong.append(f"{how} {name}: {[before[each] for each in gone]} deleted")
+                if gone := before - _files_of_rows(output):
+                    wrong.append(f"{how} {name}: {gone} deleted")
                 continue
             found = _rows_or_error(run)
             if isinstance(found, str):
-                if not any(each in found for each in own):
+                if name not in found:
                     wrong.append(f"{how} {name}: {found[:300]}")
             elif found != wanted and not {each.path for each in verify(output).faults}:
                 wrong.append(f"{how} {name}: other rows, and nobody says so")

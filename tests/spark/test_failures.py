@@ -22,7 +22,6 @@ from engine_cases import expected, folder_bag, rows, script, write_orders
 from forms import SOON_OVER
 from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -184,12 +183,13 @@ def test_a_checkpoint_stays_that_of_a_run_of_which_something_could_not_be_stoppe
         patched.setattr(stream, "stop", refuse)
         with pytest.raises(TimeoutError, match="has not stopped"):
             run.stop()
-    assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) == os.getpid()
+    ledger = Layout.of(tmp_path / "out", None).ledger
+    assert ledger.run is not None
     with pytest.raises(CheckpointError, match="in use by another run of this process"):
         Engine(spark).execute(text).start(tmp_path / "out")
     run.stop()
     assert not stream.active
-    assert lock_holder(Layout.of(tmp_path / "out", None).checkpoint) is None
+    assert ledger.owner() is None
 
 
 def test_two_engines_of_one_session_may_have_streams_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -219,7 +219,6 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from engine_cases import script, write_orders
 from penstock.spark.engine import Engine
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
 from penstock.spark.sessions.build import build_session
 spark = build_session("local[2]", {{}})

@@ -139,6 +139,7 @@ def edited(folder: Path, change: Any) -> None:
     catalog.replace(json.dumps(document).encode())
 
 
+@pytest.mark.usefixtures("own_commits")
 def test_a_results_folder_runs_no_code(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     assert open_results(spark, folder, "large").collect() == [(2, "B")]
     for text in ("java_method('java.lang.System', 'setProperty', 'pwned', 'yes')", "current_user"):

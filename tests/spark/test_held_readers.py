@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from engine_cases import put_file
 from penstock.spark.engine import Engine
+from penstock.spark.publication.manifests import published_paths
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
@@ -65,6 +66,6 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
     finally:
         run.stop()
     layout = Layout.of(output, None)
-    shown = {path.name for path in layout.matches("s").iterdir()}
-    assert shown < {path.name for path in layout.kept(layout.matches("s")).iterdir()}, "each row once"
-    assert sum(pq.read_metadata(layout.matches("s") / name).num_rows for name in shown) == ROWS // 2 * FILES
+    published = set(published_paths(layout, "s"))
+    assert published < set(layout.matches("s").iterdir()), "replaced files are there for a while"
+    assert sum(pq.read_metadata(path).num_rows for path in published) == ROWS // 2 * FILES

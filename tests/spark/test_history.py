@@ -14,13 +14,13 @@ from test_keyed_query import NOON, SHARDS, STREAM, bound, keyed, layout, tuples,
 
 from penstock.spark.lanes.windows.query import WINDOWS, KeyedQuery
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import FINAL, JOINED, JOINING, SEGMENT, LogReader
+from penstock.spark.log.stream_log import FINAL, SEGMENT, LogReader
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
 from window_log import DEFINITION, LogWriter
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 __all__ = ["layout"]
 
 TEXT = (
@@ -80,7 +80,7 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
             last = log.put(0)
         wait(query, last.number)
     tidier.tidy()
-    assert list((layout.log(STREAM) / "segments").iterdir())
+    assert layout.log(STREAM).segments.exists()
     for _ in range(4):
         log.put(LATE // 4)
     end = log.end()
@@ -165,11 +165,8 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     )
 
 
-@pytest.mark.parametrize(
-    ("told", "mark"), [pytest.param(JOINING, -1, marks=pytest.mark.long), (JOINED, SEGMENT - 1)]
-)
 def test_windows_that_were_ended_as_they_joined_join_again(
-    spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch, told: str, mark: int
+    spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their own mark is there then, and is not where they begin: entries behind it are gone, or have no window views."""
     table = tuples(150 * EACH, 9)
@@ -182,23 +179,20 @@ def test_windows_that_were_ended_as_they_joined_join_again(
             log.views(1, {0: bound(spark, "v", TEXT, table)})
         last = log.put(EACH)
     reader.put_mark("other", last.number)
-    put_mark = LogReader.put_mark
+    join = LogReader.join
 
-    def killed(self: LogReader, name: str, number: int, **said: Any) -> None:
-        if name == WINDOWS:
-            # what goes between a look where the log begins and the mark
-            tidier.tidy()
-        put_mark(self, name, number, **said)
-        if name == WINDOWS and told in said:
-            raise KeyboardInterrupt
+    def killed(self: LogReader, name: str, **said: Any) -> None:
+        tidier.tidy()
+        join(self, name, **said)
+        raise KeyboardInterrupt
 
     query = keyed(spark, layout)
     with monkeypatch.context() as patched:
-        patched.setattr(LogReader, "put_mark", killed)
+        patched.setattr(LogReader, "join", killed)
         with pytest.raises(KeyboardInterrupt):
             query.start()
     assert reader.first == SEGMENT
-    assert reader.marks()[WINDOWS] == mark
+    assert reader.marks()[WINDOWS] == SEGMENT - 1
     query = keyed(spark, layout)
     query.start()
     assert query.finish(last.number)

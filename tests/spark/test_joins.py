@@ -297,7 +297,7 @@ def test_joins_come_and_go_on_a_running_engine(
     assert names == {"joins.1"}
     layout = Layout.of(run.output, None)
     assert set(LogReader(layout.log("flights")).marks()) == {"joins.1"}
-    assert not layout.lane("joins.0").exists()
+    assert not layout.lanes["joins.0"].exists()
     assert run.results("all_pairs").count() == every
     assert run.active
     run.stop()

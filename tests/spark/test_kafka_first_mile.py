@@ -139,8 +139,8 @@ def test_build_session_fetches_the_connector_or_says_what_to_do(tmp_path: Path) 
         f'<artifact pattern="{tmp_path}/none/[artifact]-[revision].[ext]"/></filesystem></resolvers></ivysettings>'
     )
     program = (
-        "import penstock.spark.sessions.connector as c, pathlib\n"
-        "c._FETCHED = pathlib.Path('nowhere')\n"
+        "import penstock.spark.sessions.libraries as c, pathlib\n"
+        "c.FETCHED = pathlib.Path('nowhere')\n"
         "from penstock import build_session\n"
         "from penstock.errors import PenstockError\n"
         f"conf = {{'spark.jars.ivySettings': '{tmp_path}/ivysettings.xml', 'spark.jars.ivy': '{tmp_path}/ivy'}}\n"
@@ -153,6 +153,6 @@ def test_build_session_fetches_the_connector_or_says_what_to_do(tmp_path: Path) 
     # Spark's resolver prints a line before
     assert ended.stdout.splitlines()[-1] == (
         f"2 Spark could not fetch {PACKAGE}: no repository that answers has it. Run `make kafka-jars` in the project's "
-        "folder, or set PENSTOCK_JARS to a folder with the connector's jars."
+        "folder, or set PENSTOCK_JARS to a folder with the jars of the Kafka connector."
     ), ended.stderr
     assert f"Kafka connector: Spark fetches {PACKAGE}" in ended.stderr

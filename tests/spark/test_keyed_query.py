@@ -20,6 +20,8 @@ from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.lanes.windows import query as keyed_query
 from penstock.spark.lanes.windows.query import KeyedQuery
 from penstock.spark.log.shards import shard_keys
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -180,7 +182,7 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
     check(spark, layout, "a", new, table.slice(400))
     # what is being written still is listed; a machine that is busy takes longer than a batch waits for it
     query.publisher.compact(0)
-    assert len(list(layout.results("b").glob("*.parquet"))) < 5
+    assert len(list(published_paths(layout, results_of(STREAM), "1/b"))) < 5
 
 
 def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession, layout: Layout) -> None:

@@ -16,6 +16,8 @@ from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.settings import Settings
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.worker import Task, TaskContextData
 from penstock.sql.conditions.bind import bind_selections
 
@@ -43,15 +45,14 @@ def test_a_batch_of_too_many_matches_is_staged_in_pieces(
     batch = pa.record_batch({"a": values, "note": [f"n{row}" for row in range(300)]}, SCHEMA)
     broadcast = spark.sparkContext.broadcast(pickle.dumps(program))
     monkeypatch.setattr(map_stage, "MOST_PAIRS", 100)
-    staging = str(tmp_path)
-    task = Task(
-        TaskContextData(("pieces", 1), broadcast, None, staging, staging, 0, 2**62, -(2**62), 0, -(2**62)), 0
-    )
+    layout = Layout.of(tmp_path / "out", None)
+    store = BatchFiles.of(layout, "s", None, 0)
+    task = Task(TaskContextData(("pieces", 1), broadcast, None, store, 0, 2**62, -(2**62), 0, -(2**62)), 0)
     task.process(batch, lambda mask: batch.filter(pa.array(mask)))
     report = task.report()
     broadcast.destroy()
     (file,) = report.files
-    staged = pq.read_table(file.path)
+    staged = pq.read_table(layout.matches("s") / file.name)
     expected = [
         {"a": int(value), "note": f"n{row}", "queries": [f"q{n}" for n in range(min(20, int(value) + 1))]}
         for row, value in enumerate(values)

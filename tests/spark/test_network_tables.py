@@ -211,7 +211,7 @@ def test_a_stream_killed_in_the_middle_answers_each_packet_once(
     views = [f"CREATE VIEW {name} AS {text};" for name, text in VIEWS.items()]
     script.write_text("\n".join([_table(**options), *views]))
     jars = f"spark.jars={','.join(map(str, CONNECTOR_JARS))}"
-    code = ended(started("victim.py", script, out, jars, log=told, failpoint="half_published:2"))
+    code = ended(started("victim.py", script, out, jars, log=told, failpoint="staged:2"))
     assert code == -signal.SIGKILL, told.read_text()[-3000:]
     run = _answered(_engine(spark, **options), out)
     _assert_as_spark_answers(spark, run, packets)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
 from penstock.errors import ConnectionFailedError, InputError, StoreFailedError
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress, is_shared
@@ -16,6 +16,7 @@ from penstock.stores.local_files import LocalFiles
 from penstock.stores.object_files import ObjectFiles
 from penstock.stores.slate_ledger import SlateLedger
 from penstock.stores.sqlite_ledger import SqliteLedger
+from penstock.testing.fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
 from penstock.testing.processes import free_port
 from penstock.testing.s3 import OWNER, READER, S3Server
 
@@ -233,3 +234,30 @@ def test_secrets_are_in_no_message() -> None:
     assert "hidden-away" not in str(address)
     assert "hidden-away" not in repr(address)
     assert OWNER not in str(raised.value)
+
+
+def test_one_slash_too_few_is_no_folder() -> None:
+    with pytest.raises(InputError, match=r"^s3:/bucket/out: did you mean s3://bucket/out\?"):
+        StoreAddress.of("s3:/bucket/out")
+    assert StoreAddress.of("./s3:/bucket/out").is_local
+
+
+def test_an_endpoint_without_its_scheme_is_refused() -> None:
+    address = StoreAddress.of("s3://bucket/out", {"AWS_ENDPOINT_URL": "127.0.0.1:8333"})
+    with pytest.raises(
+        InputError, match=r"^AWS_ENDPOINT_URL is 127.0.0.1:8333: write http:// or https:// before it"
+    ):
+        address.store()
+
+
+def test_a_server_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        addresses, "_FIRST_RETRIES", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
+    )
+    options = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }
+    with pytest.raises(StoreFailedError, match="the store does not answer; check that its server runs"):
+        StoreAddress.of("s3://bucket/out", options).check()

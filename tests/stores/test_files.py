@@ -29,6 +29,19 @@ def test_what_was_put_is_there(files: Files, name: str) -> None:
     assert list(files.list()) == []
 
 
+def test_of_new_files_of_one_name_the_first_is_stored(files: Files) -> None:
+    assert [files.put_new("a", content) for content in (b"first", b"second")] == [True, False]
+    assert files.get("a") == b"first"
+
+
+def test_a_view_of_memory_is_a_content(files: Files) -> None:
+    files.put("a", memoryview(b"content"))
+    assert files.get("a") == b"content"
+    assert files.size("a") == 7
+    with pytest.raises(FileNotFoundError):
+        files.size("b")
+
+
 @pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", ".hidden", "a/.b", "a\0b", "a\\b"])
 def test_a_name_that_is_no_relative_path_is_refused(files: Files, name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a file"):

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import killing
-from fault_proxy import DROPPED, PASS, REPLY_LOST, FaultProxy
 from forms import ALL
 from penstock.stores.address import StoreAddress
 from penstock.stores.local_files import LocalFiles
 from penstock.stores.sqlite_ledger import SqliteLedger
+from penstock.testing.fault_proxy import DROPPED, PASS, REPLY_LOST, FaultProxy
 from penstock.testing.s3 import S3Server
 from store_work import check_files, check_numbers, commit_numbers, prepare_files, put_files
 from traced import can_trace, killed_before

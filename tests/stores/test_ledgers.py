@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import FencedError, UnexpectedDocumentError
-from penstock.stores.ledger import Ledger, Range
+from penstock.stores.ledger import ClosedError, Ledger, Range
 from store_cases import LEDGERS, LedgerCase
 
 
@@ -44,6 +47,62 @@ def test_what_was_committed_is_read_in_order_of_number(ledger: Ledger) -> None:
     newest = ledger.scan(("batch", "flights"), before=12, reverse=True, limit=2)
     assert [key[-1] for key, _ in newest] == [11, 10]
     assert list(ledger.scan(("bat",))) == []
+
+
+def test_keys_are_listed_without_their_documents(case: LedgerCase) -> None:
+    ledger = case.opened()
+    _filled(ledger)
+    reader = case.reader()
+    with reader.snapshot() as view, ledger.snapshot() as own:
+        for each in (ledger, reader, view, own):
+            assert list(each.keys()) == [key for key, _ in ledger.scan()]
+            assert [key[-1] for key in each.keys(("batch", "flights"), after=4, before=8)] == [5, 6, 7]
+            newest = each.keys(("batch", "flights"), before=12, reverse=True, limit=2)
+            assert [key[-1] for key in newest] == [11, 10]
+            assert list(each.keys(("bat",))) == []
+
+
+@pytest.mark.parametrize("kind", ["opened", "reader"])
+def test_what_is_being_read_is_read_to_its_end_though_the_ledger_is_closed(
+    case: LedgerCase, kind: str
+) -> None:
+    ledger = case.opened()
+    ledger.commit({("batch", number): b"%d" % number for number in range(1_000)})
+    ledger.close()
+    read = getattr(case, kind)()
+    entries, keys = read.scan(("batch",)), read.keys(("batch",))
+    assert next(entries).document == b"0"
+    assert next(keys) == ("batch", 0)
+    with read.snapshot() as view:
+        read.close()
+        assert view.get(("batch", 7)) == b"7"
+    assert [key[-1] for key, _ in entries] == list(range(1, 1_000)) == [key[-1] for key in keys]
+    for call in (lambda: read.get(("batch", 7)), lambda: list(read.scan()), lambda: list(read.keys())):
+        with pytest.raises(ClosedError, match="is closed"):
+            call()
+    if kind == "opened":
+        with pytest.raises(ClosedError, match="is closed"):
+            read.commit({("batch", 1): b""})
+    again = case.opened()
+    assert again.get(("batch", 999)) == b"999"
+
+
+def test_who_writes_is_running_until_it_closes_the_ledger_or_ends(
+    case: LedgerCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = case.opened()
+    writer = case.reader().writer()
+    assert writer.is_running
+    assert not replace(writer, since=writer.since - 86_400).is_running, "another process has its number now"
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert not replace(writer, process=ended.pid).is_running
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "gethostname", lambda: "elsewhere")
+        assert writer.is_elsewhere
+        assert not writer.is_running
+    ledger.close()
+    assert not case.reader().writer().is_running
 
 
 def test_a_commit_deletes_ranges_before_it_puts(ledger: Ledger) -> None:
@@ -90,9 +149,7 @@ def test_the_writer_before_is_fenced(case: LedgerCase) -> None:
     second = case.opened()
     assert second.writer().epoch > 1
     for _ in range(2):
-        with pytest.raises(
-            FencedError, match=r"in use by another run of this process since 20.* UTC, which took over"
-        ):
+        with pytest.raises(FencedError, match=r"^another run of this process since 20.* UTC has taken over"):
             first.commit({("a",): b"2"})
     assert second.get(("a",)) == b"1"
     second.commit({("a",): b"3"})

@@ -32,6 +32,9 @@ from penstock.spark.storage.bindings import (
 )
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from publishing import listed
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 SQL = "SELECT count(*) AS n FROM s GROUP BY window(ts, '10 seconds')"
 VIEW = WindowDefinition("v", "v:1", SQL)
@@ -90,8 +93,7 @@ def answered(layout: Layout, operator: int, batch: int, *rows: tuple[int, int, b
     layout.results("v").mkdir(parents=True, exist_ok=True)
     name = f"{batch:010d}-{operator}-00000.parquet"
     pq.write_table(table, layout.results("v") / name)
-    size = (layout.results("v") / name).stat().st_size
-    files = [{"kind": f"{operator}/v", "name": name, "rows": len(rows), "pairs": 0, "size": size}]
+    files = [listed(f"{operator}/v", layout.results("v") / name, len(rows))]
     document = {"first": batch, "last": batch, "files": files, "batches": [{"batch": batch, "whole": []}]}
     MANIFEST.replace(layout.manifests("s.results")[batch], document)
 

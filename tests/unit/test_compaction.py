@@ -22,10 +22,9 @@ from penstock.spark.publication.manifests import ListedFile, published_paths, re
 from penstock.spark.publication.merging import Levels, Run, merge, runs_of
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.status_file import catch_up
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.failpoints import COMPACTION_NAMES
 from penstock.spark.storage.layout import Layout
+from publishing import stored
 
 STREAM = "s"
 LEVELS = Levels(fan_in=4)
@@ -59,8 +58,7 @@ def _figures(batch: int) -> dict[str, Any]:
 
 def _publish(publisher: Publisher, layout: Layout, batch: int, columns: dict[str, Any] | None = None) -> None:
     table = pa.table({"batch": [batch], **(columns or {})})
-    staged = write_staged("matches", layout.staging(STREAM, batch) / "0.parquet", table)
-    publisher.publish(batch, [MadeResults(0, 0, [staged])], _figures(batch))
+    publisher.publish(batch, [stored(layout, STREAM, batch, "matches", table)], _figures(batch))
 
 
 def _rows(layout: Layout) -> list[int]:
@@ -117,6 +115,10 @@ def _size(run: Run) -> int:
     return run.files[-1].last - run.files[0].first + 1
 
 
+def _file(name: str, first: int, last: int, size: int, level: int = 0) -> ListedFile:
+    return ListedFile("m", name, first, last, 0, 0, size, 0, level)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_files_of_any_sizes_stay_in_order_and_few_and_are_seldom_written_again(seed: int) -> None:
     chance = random.Random(seed)
@@ -127,7 +129,7 @@ def test_files_of_any_sizes_stay_in_order_and_few_and_are_seldom_written_again(s
         several = chance.randrange(4)
         sizes = [chance.choice([1, 10, 300, 1_500]) for _ in range(several)]
         data += sum(sizes)
-        files += [ListedFile("m", f"{batch}-{n}", batch, batch, size=size) for n, size in enumerate(sizes)]
+        files += [_file(f"{batch}-{n}", batch, batch, size) for n, size in enumerate(sizes)]
         if batch % 8:
             continue
         runs = levels.arranged(runs_of(files))
@@ -139,15 +141,10 @@ def test_files_of_any_sizes_stay_in_order_and_few_and_are_seldom_written_again(s
             first, last = run.files[0].first, run.files[-1].last
             if len(run.files) == 1 or not levels.fits(run):
                 assert len(run.files) == 1 or first == last
-                files += [
-                    ListedFile(file.kind, file.name, file.first, file.last, size=file.size, level=run.level)
-                    for file in run.files
-                ]
+                files += [_file(file.name, file.first, file.last, file.size, run.level) for file in run.files]
             else:
                 written += run.size
-                files.append(
-                    ListedFile("m", f"{first}-to-{last}", first, last, size=run.size, level=run.level)
-                )
+                files.append(_file(f"{first}-to-{last}", first, last, run.size, run.level))
         names = [file.name for file in files]
         assert len(names) == len(set(names))
     assert len(files) < 4 * data / 1_000, "as few as their sizes allow"
@@ -200,14 +197,13 @@ def test_quarantined_files_that_were_removed_do_not_stop_the_merging_of_the_rest
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(4):
-        staging = layout.staging(STREAM, batch)
         staged = [
-            write_staged(kind, staging / f"{kind}.parquet", pa.table({"batch": [batch]}))
+            stored(layout, STREAM, batch, kind, pa.table({"batch": [batch]}))
             for kind in ("matches", "quarantine")
         ]
-        publisher.publish(batch, [MadeResults(0, 0, staged)], _figures(batch))
-    for batch in (0, 2):
-        (layout.quarantine(STREAM) / f"{batch:010d}-0-00000.parquet").unlink()
+        publisher.publish(batch, staged, _figures(batch))
+    for path in list(published_paths(layout, STREAM, "quarantine"))[::2]:
+        path.unlink()
     assert publisher.compact(3) == (0, 3)
     (left,) = published_paths(layout, STREAM, "quarantine")
     assert pq.read_table(left)["batch"].to_pylist() == [1, 3]

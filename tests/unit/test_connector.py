@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError
-from penstock.spark.sessions import connector
-from penstock.spark.sessions.connector import find_connector, merged_submit_arguments
+from penstock.spark.sessions import libraries
+from penstock.spark.sessions.connector import kafka_connector
+from penstock.spark.sessions.libraries import Found, find_library, merged_submit_arguments
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
 NAMES = (
@@ -24,12 +25,16 @@ OLD = [name.replace("4.3.0", "3.5.1") for name in NAMES]
 
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (connector.VARIABLE, "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+    for name in (libraries.VARIABLE, "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "spark"
     _jars(home / "jars", ["spark-core_2.13-4.3.0.jar"])
     monkeypatch.setenv("SPARK_HOME", str(home))
-    monkeypatch.setattr(connector, "_FETCHED", tmp_path / "clone" / "kafka-connector")
+    monkeypatch.setattr(libraries, "FETCHED", tmp_path / "clone")
+
+
+def find_connector(conf: dict[str, str]) -> Found:
+    return find_library(kafka_connector(), conf)
 
 
 def _jars(folder: Path, names: tuple[str, ...] | list[str] = NAMES) -> str:

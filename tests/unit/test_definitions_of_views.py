@@ -22,11 +22,10 @@ from penstock.spark.reporting.definitions import all_definitions, numbered
 from penstock.spark.results import window_schemas
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from publishing import listed, stored
 
 SCHEMA = StructType().add("id", LongType())
 STREAM = "t"
@@ -104,7 +103,7 @@ def write_matches(layout: Layout, name: str, batch: int, rows: dict[str, Any]) -
     path.parent.mkdir(parents=True, exist_ok=True)
     kinds = {"id": pa.int64(), QUERIES: pa.list_(pa.string()), DEFINITIONS: pa.list_(pa.int32())}
     pq.write_table(pa.table(rows, pa.schema({each: kinds.get(each, pa.string()) for each in rows})), path)
-    file = {"kind": "matches", "name": name, "rows": 2, "pairs": 2, "size": path.stat().st_size}
+    file = listed("matches", path, 2, 2)
     MANIFEST.replace(
         layout.manifests(STREAM)[batch],
         {"first": batch, "last": batch, "files": [file], "batches": [{"batch": batch}], "published": 0.0},
@@ -139,8 +138,7 @@ def test_rows_of_a_merged_file_are_those_of_their_definitions(
             merge([first, second, third], merged)
             for batch in (1, 2):
                 layout.manifests(STREAM)[batch].remove()
-            size = merged.stat().st_size
-            file = {"kind": "matches", "name": merged.name, "rows": 5, "pairs": 5, "size": size}
+            file = listed("matches", merged, 5, 5)
             MANIFEST.replace(
                 layout.manifests(STREAM)[0],
                 {"first": 0, "last": 0, "files": [file], "batches": [{"batch": 0}]},
@@ -157,9 +155,11 @@ def test_a_window_view_that_is_redefined_while_it_is_read_is_not_said_to_be_dama
         shape = StructType().jsonValue()
         view = {"columns": shape, "row": shape, "definition": f"id {operator}", "floor": None}
         RESULT_VIEWS.put(layout.result_views(STREAM)[operator], {"views": {"v": view}})
-        path = layout.staging(results_of(STREAM), operator) / "0.parquet"
-        staged = write_staged(f"{operator}/v", path, pa.table({"id": [1]}))
-        publisher.publish(operator, [MadeResults(operator, 0, [staged])], {"batch": operator})
+        table = pa.table({"id": [1]})
+        staged = stored(
+            layout, results_of(STREAM), operator, f"{operator}/v", table, job=operator, owner=STREAM
+        )
+        publisher.publish(operator, [staged], {"batch": operator})
 
     def read_later(*given: Any) -> PublishedBatches:
         redefine(1)

@@ -27,11 +27,10 @@ from penstock.spark.lanes.derived.revisions import Worth, revised, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
 from penstock.spark.lanes.joins.progress import STREAMS, followed, progress_of
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.row_log import RowLog
+from penstock.spark.log.row_log import RowLog, held_rows
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.newest import newest_rows
-from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     FINAL,
@@ -43,11 +42,12 @@ from penstock.spark.results.window_schemas import (
     UPSERT,
     ReadableView,
 )
-from penstock.spark.results.window_staging import write_staged
+from penstock.spark.results.window_staging import written
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JoinDefinition, RegisteredJoin
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.sql.windows.query import Beneath
+from publishing import stored
 
 MOMENT = pa.timestamp("us", "UTC")
 ROW_TYPE = pa.struct([("start", MOMENT), ("end", MOMENT), ("k0", pa.string())])
@@ -220,10 +220,9 @@ def test_rows_are_read_by_stretches(
     folder = tmp_path_factory.mktemp("rows")
     schema = pa.schema([("n", pa.int64()), (ROW, ROW_TYPE)])
     paths = []
-    for number, ends in enumerate(files):
+    for ends in files:
         table = pa.Table.from_pylist([{"n": end, ROW: row(end, None)} for end in ends], schema)
-        write_staged("", folder / f"{number}.parquet", table)
-        paths.append(folder / f"{number}.parquet")
+        paths.append(written("", table).left(folder).path)
     spans = joined(data.draw(st.lists(st.tuples(st.integers(-60, 60), st.integers(-60, 60)), max_size=4)))
     side, back = data.draw(st.sampled_from([("end", 0), ("start", SIZE)]))
     found = PublishedRows().read(paths, schema, f"{ROW}.{side}", spans).column("n").to_pylist()
@@ -237,7 +236,7 @@ class Lane:
     def __init__(self, folder: Path) -> None:
         self.layout = Layout(folder / "out", folder / "checkpoint")
         self.layout.open()
-        self.publisher = Publisher(self.layout, LANE, (), owner="rides")
+        self.publisher = Publisher(self.layout, LANE, (), owner="rides", held=lambda: held_rows(self.layout))
         self.published = 0
         self.log: RowLog | None = None
 
@@ -247,11 +246,11 @@ class Lane:
     def publish(self, *, put: bool = True) -> None:
         number = self.published
         table = pa.Table.from_pylist([{ROW: row(10 * number, None)}], pa.schema([(ROW, ROW_TYPE)]))
-        staged = write_staged(f"3/{VIEW}", self.layout.staging(LANE, number) / "a", table)
-        other = write_staged("3/other", self.layout.staging(LANE, number) / "b", table)
+        kinds = (f"3/{VIEW}", "3/other")
+        made = [stored(self.layout, LANE, number, kind, table, job=3, owner="rides") for kind in kinds]
         progress = asdict(Progress(number, number, number))
         figures = {"batch": number, "progress": {VIEW: progress}}
-        files = self.publisher.publish(number, [MadeResults(3, 0, [staged, other])], figures)
+        files = self.publisher.publish(number, made, figures)
         self.published += 1
         if put and self.log is not None:
             self.log.put(number, files, progress)
@@ -345,8 +344,7 @@ def test_entries_go_once_they_are_left_behind(tmp_path: Path) -> None:
         if number == 150:
             reader.put_mark("reader", 140)
     assert [publication for publication, *_ in lane.entries()] == list(range(127, 200))
-    names = {path.name for path in reader.path(ROWS_FILES, "").iterdir()}
-    assert len(names) == 200 - 127
+    assert len(held_rows(lane.layout)) == 200 - 127
 
 
 def test_results_that_were_set_back_are_told(tmp_path: Path) -> None:

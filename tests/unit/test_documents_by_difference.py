@@ -22,6 +22,8 @@ from penstock.spark.storage.bindings import PlanLog, ViewDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SCHEMA = StructType().add("id", LongType())
 STREAM = "t"
 
@@ -37,7 +39,7 @@ def many(count: int = 300) -> dict[str, ViewDefinition]:
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     found = Layout.of(tmp_path / "out", None)
-    found.open()
+    found.open().close()
     return found
 
 
@@ -111,7 +113,7 @@ def test_the_catalog_is_read_as_it_would_be_whole(
     layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside = Layout.of(tmp_path / "beside", None)
-    beside.open()
+    beside.open().close()
     one, other = CatalogWriter(layout), CatalogWriter(beside)
     by_difference = 0
     for views in states():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
 from penstock.operators.joins.changes import Due
 from penstock.plan.joins import JoinColumn, JoinInput, JoinPlan, TimeBound
 from penstock.plan.times import BEFORE_ALL
@@ -26,7 +27,7 @@ MOST_DELAY = 1_000
 
 @pytest.fixture
 def logs(tmp_path: Path) -> dict[str, StreamLog]:
-    return {name: StreamLog(tmp_path / name) for name in ("l", "r")}
+    return {name: StreamLog(log_at(tmp_path / name)) for name in ("l", "r")}
 
 
 def put(log: StreamLog, number: int, newest: int | None, **said: object) -> None:
@@ -127,7 +128,7 @@ def test_behind_other_joins_the_first_stream_says_what_is_due(
     logs: dict[str, StreamLog], tmp_path: Path
 ) -> None:
     """A static table and a stream between: the latter's tuples are up to 20 behind the first one's."""
-    logs = {**logs, "m": StreamLog(tmp_path / "m")}
+    logs = {**logs, "m": StreamLog(log_at(tmp_path / "m"))}
     table = replace(INPUTS[0], relation="t", is_static=True, time=None)
     between = replace(INPUTS[0], relation="m")
     bounds = (TimeBound(1, 2, 0, 20), TimeBound(1, 3, -10, 25), TimeBound(2, 3, -10, 5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,20 +19,20 @@ import pytest
 
 from engine_cases import names
 from penstock.errors import CheckpointError
-from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication import compaction, publish
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.merging import merge
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
+from penstock.spark.results.window_staging import written
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.ledger_documents import StoredDocuments
 from penstock.spark.storage.offsets import PlannedBatches, offsets_digest
 from penstock.stores import durable
+from penstock.stores.files import Content
 from penstock.stores.keys import Key
+from penstock.stores.local_files import LocalFiles
 from penstock.stores.sqlite_ledger import SqliteLedger
 
 STREAM = "s"
@@ -74,14 +75,15 @@ def _layout(folder: Path) -> Layout:
     return layout
 
 
-def _publish(publisher: Publisher, layout: Layout, batch: int, kinds: tuple[str, ...] = ("matches",)) -> None:
-    staging = layout.staging(STREAM, batch)
-    staged = [
-        write_staged(kind, staging / f"{number}.parquet", pa.table({"batch": [batch]}))
+def _publish(publisher: Publisher, batch: int, kinds: tuple[str, ...] = ("matches",)) -> None:
+    files = publisher.begin(batch)
+    made = [
+        files.put(number, 0, [written(kind, pa.table({"batch": [batch]}))])
         for number, kind in enumerate(kinds)
     ]
-    reports = [MadeResults(number, 0, [file]) for number, file in enumerate(staged)]
-    publisher.publish(batch, reports, {"batch": batch})
+    publisher.publish(
+        batch, [MadeResults(number, 0, each) for number, each in enumerate(made)], {"batch": batch}
+    )
 
 
 def test_data_and_folders_are_synced_before_the_manifest_that_lists_them(
@@ -90,16 +92,14 @@ def test_data_and_folders_are_synced_before_the_manifest_that_lists_them(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     calls.clear()
-    _publish(publisher, layout, 0)
-    staged = str(layout.staging(STREAM, 0) / "0.parquet")
-    folder, manifest = layout.kept(layout.matches(STREAM)), layout.manifests(STREAM)[0]
-    wanted = [
-        ("sync", staged),
-        ("name", str(folder / "0000000000-0-00000.parquet")),
-        ("sync", str(folder)),
-        ("commit", str(manifest)),
-    ]
+    _publish(publisher, 0)
+    folder, manifest = layout.matches(STREAM), layout.manifests(STREAM)[0]
+    (path,) = published_paths(layout, STREAM)
+    assert re.fullmatch(r"0000000000-0-00000-[0-9a-f]{8}\.parquet", path.name)
+    wanted = [("name", str(path)), ("sync", str(folder)), ("commit", str(manifest))]
     assert [call for call in calls if call in wanted] == wanted
+    first = next(each for what, each in calls if what == "sync" and Path(each).parent == folder)
+    assert calls.index(("sync", first)) < calls.index(wanted[0]), "the content before the name"
     assert sum(call == ("sync", str(folder)) for call in calls) == 1, "a folder is synced once a batch"
 
 
@@ -109,17 +109,18 @@ def test_a_merged_file_is_synced_and_listed_before_anything_is_removed(
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     calls.clear()
+    replaced = next(published_paths(layout, STREAM))
     assert publisher.compact(1) == (0, 1)
-    folder, manifests = layout.kept(layout.matches(STREAM)), layout.manifests(STREAM)
-    merged = folder / "0000000000-to-0000000001.parquet"
+    folder, manifests = layout.matches(STREAM), layout.manifests(STREAM)
+    merged = next(published_paths(layout, STREAM))
+    assert merged.name.startswith("0000000000-to-0000000001-")
     wanted = [
-        ("sync", f"{merged}.merging"),
         ("name", str(merged)),
         ("sync", str(folder)),
         ("commit", str(manifests["merged"])),
-        ("remove", str(layout.matches(STREAM) / "0000000000-0-00000.parquet")),
+        ("remove", str(replaced)),
     ]
     assert [call for call in calls if call in wanted] == wanted
     first_removed = next(number for number, (what, _) in enumerate(calls) if what == "remove")
@@ -136,14 +137,6 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path: Path, calls: list[tuple[
     assert not calls
 
 
-def test_a_new_log_lasts_with_the_folders_above_it(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    layout = _layout(tmp_path)
-    folder = layout.log(STREAM)
-    StreamLog(folder)
-    above = (tmp_path, layout.output, layout.checkpoint, folder.parent, folder)
-    assert {("sync", str(each)) for each in above} <= set(calls)
-
-
 def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_alone(tmp_path: Path) -> None:
     layout = _layout(tmp_path)
     kind, streams = view_kind(0, "v"), ("b", "a.b")
@@ -153,7 +146,7 @@ def test_two_queries_that_publish_results_of_one_view_leave_each_others_files_al
 
     for batch in range(4):
         for publisher in publishers().values():
-            _publish(publisher, layout, batch, (kind,))
+            _publish(publisher, batch, (kind,))
     for stream, publisher in publishers().items():
         assert publisher.compact(2) == (0, 2)
         assert len(list(published_paths(layout, results_of(stream), kind))) == 2
@@ -168,7 +161,7 @@ def test_a_batch_is_still_known_to_be_published_once_its_files_are_merged(tmp_pa
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     publisher.compact(1)
     for each in (publisher, Publisher(layout, STREAM)):
         merged, single, none = (each.published(batch) for batch in (1, 2, 3))
@@ -179,18 +172,26 @@ def test_a_batch_is_still_known_to_be_published_once_its_files_are_merged(tmp_pa
         assert none is None
 
 
-def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(tmp_path: Path) -> None:
+def test_a_compaction_that_fails_leaves_what_is_published_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch, ("matches", "quarantine"))
+        _publish(publisher, batch, ("matches", "quarantine"))
     published = sorted(layout.output.rglob("*.parquet"))
-    in_the_way = layout.quarantine(STREAM) / "0000000000-to-0000000002.parquet.merging"
-    in_the_way.mkdir()
-    with pytest.raises(OSError, match="merging"):
-        publisher.compact(2)
+    put_all = LocalFiles.put_all
+
+    def full(self: LocalFiles, contents: Mapping[str, Content]) -> None:
+        if any(name.startswith("quarantine") for name in contents):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        put_all(self, contents)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalFiles, "put_all", full)
+        with pytest.raises(OSError, match="No space left"):
+            publisher.compact(2)
     assert sorted(layout.output.rglob("*.parquet")) == published
-    in_the_way.rmdir()
     assert publisher.compact(2) == (0, 2)
 
 
@@ -203,8 +204,8 @@ def test_a_compaction_that_meets_a_damaged_file_is_told_and_ends_nothing(
     layout = _layout(tmp_path)
     publisher, events = Publisher(layout, STREAM), EventLog(layout.events)
     for batch in range(5):
-        _publish(publisher, layout, batch)
-    manifest, path = layout.manifests(STREAM)[1], layout.matches(STREAM) / "0000000001-0-00000.parquet"
+        _publish(publisher, batch)
+    manifest, path = layout.manifests(STREAM)[1], list(published_paths(layout, STREAM))[1]
     document, whole = manifest.get(), path.read_bytes()
     assert document is not None
     if damaged == "manifest":
@@ -228,26 +229,25 @@ def test_batches_do_not_wait_for_files_that_take_long_to_merge(
     layout = _layout(tmp_path)
     publisher, events, may_end = Publisher(layout, STREAM), EventLog(layout.events), threading.Event()
 
-    def slowly(sources: Sequence[Path], target: Path) -> int:
+    def slowly(sources: Sequence[Path], target: Path) -> None:
         assert may_end.wait(60)
-        return merge(sources, target)
+        merge(sources, target)
 
     monkeypatch.setattr(compaction, "merge", slowly)
     for batch in range(4):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
         assert publisher.compact_if_due(batch, 2, events) is None
     assert len(list(published_paths(layout, STREAM))) == 4
     may_end.set()
     publisher.close()
     assert publisher.compact_if_due(5, 2, events) == (0, 1)
     assert len(list(published_paths(layout, STREAM))) == 3
-    assert list(layout.output.rglob("*.merging")) == []
     may_end.clear()
     threading.Timer(0.2, may_end.set).start()
-    _publish(publisher, layout, 4)
+    _publish(publisher, 4)
     assert publisher.compact_if_due(6, 2, events) is None
-    _publish(publisher, layout, 5)
-    _publish(publisher, layout, 6)
+    _publish(publisher, 5)
+    _publish(publisher, 6)
     merged = publisher.compact_if_due(8, 2, events)
     publisher.close()
     assert (merged or publisher.compact_if_due(9, 2, events)) == (5, 6), "one after the other"
@@ -374,28 +374,28 @@ def _rows(layout: Layout) -> list[int]:
     return sorted(row for rows in tables for row in rows)
 
 
-def test_files_whose_list_could_not_be_synced_are_not_merged_again(
+def test_files_that_could_not_be_listed_are_merged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = _layout(tmp_path)
     publisher = Publisher(layout, STREAM)
     for batch in range(3):
-        _publish(publisher, layout, batch)
-    manifests, change = layout.manifests(STREAM), StoredDocuments.change
+        _publish(publisher, batch)
+    manifests, commit = layout.manifests(STREAM), compaction.commit
 
-    def failing_once(self: StoredDocuments, *given: Any) -> None:
-        monkeypatch.setattr(StoredDocuments, "change", change)
-        change(self, *given)
+    def failing_once(*_: Any) -> None:
+        monkeypatch.setattr(compaction, "commit", commit)
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(StoredDocuments, "change", failing_once)
+    monkeypatch.setattr(compaction, "commit", failing_once)
     with pytest.raises(OSError, match="Input/output error"):
         publisher.compact(1)
     assert _rows(layout) == [0, 1, 2]
     for batch in range(3, 6):
-        _publish(publisher, layout, batch)
+        _publish(publisher, batch)
     publisher.compact(4)
     assert _rows(layout) == [0, 1, 2, 3, 4, 5]
     assert (manifests.numbers(), manifests.names()) == ([5], ["merged"])
+    Publisher(layout, STREAM)
     left = {path.name for path in layout.matches(STREAM).glob("*.parquet")}
-    assert left == {path.name for path in published_paths(layout, STREAM)}, "what was merged is gone"
+    assert left == {path.name for path in published_paths(layout, STREAM)}, "the next start deletes the rest"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from disordered import Disordered, few_late
+from log_places import log_at
 from penstock.operators.deadlines.instances import Extent
 from penstock.operators.deadlines.run_tuples import tuples_of
 from penstock.operators.joins.tuples import RunSlice
@@ -52,7 +53,7 @@ def _registered(*, waits: bool) -> RegisteredDeadline:
 
 
 def _written(folder: Path) -> StreamLog:
-    log = StreamLog(folder)
+    log = StreamLog(log_at(folder))
     log.path(KIND, "").mkdir(parents=True)
     furthest = 0
     for each in Disordered.drawn(4, ENTRIES, 5, few_late).brought:
@@ -82,7 +83,7 @@ def _written(folder: Path) -> StreamLog:
 
 def _with_a_silence(folder: Path) -> StreamLog:
     """Tuples at 5 and 12, silence to 62, then what was held back meanwhile."""
-    log = StreamLog(folder)
+    log = StreamLog(log_at(folder))
     log.path(KIND, "").mkdir(parents=True)
     newest = 0
     for number, (times, reached) in enumerate(
@@ -123,7 +124,7 @@ def test_restarts_and_the_tidying_of_the_log_change_nothing(
         (each, span.tuples) for entry in log.between(-1, ENTRIES - 1) for each, span in view.take_in(entry)
     ]
     assert len(wanted) > 50
-    tidier, codec = Segments(tmp_path / "log", 0.0, 0, lambda: 1 << 50), Codec(ViewStands)
+    tidier, codec = Segments(log_at(tmp_path / "log"), 0.0, 0, lambda: 1 << 50), Codec(ViewStands)
     rng = np.random.default_rng(0)
     found: dict[int, tuple[Instance, int]] = {}
     view, number, mark = _followed(log, None, -1, waits=waits), -1, -1

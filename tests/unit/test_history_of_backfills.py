@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
@@ -31,8 +32,8 @@ SINCE = 50
 def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     tmp_path: Path, is_given_twice: bool
 ) -> None:
-    log = StreamLog(tmp_path)
-    log.path("partials", "").mkdir()
+    log = StreamLog(log_at(tmp_path))
+    log.path("partials", "").mkdir(parents=True)
     program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
     number, newest, furthest = -1, SINCE, 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from log_places import log_at
 from penstock.monitor.book import StatusBook
 from penstock.monitor.report import status_lines
 from penstock.operators.windows.shard import KeyedProgram
@@ -19,6 +20,8 @@ from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader, StreamLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 SECOND = 1_000_000
 
@@ -34,16 +37,18 @@ def append(log: StreamLog, entries: int, size: int = 100) -> None:
 
 
 def test_who_holds_a_log_back_is_known_and_how_far(tmp_path: Path) -> None:
-    log = StreamLog(tmp_path)
+    log = StreamLog(log_at(tmp_path))
     append(log, 5 * SEGMENT + 1)
     now = 5 * SEGMENT
     log.put_mark("gone", SEGMENT + 9)
     log.put_mark("slow", 4 * SEGMENT - 1)
     log.put_mark("quick", now)
-    Segments(tmp_path, 1e12, 1 << 40).tidy()
+    Segments(log_at(tmp_path), 1e12, 1 << 40).tidy()
 
     def look(seconds: float, size: int) -> list[Held]:
-        return Holding(LogReader(tmp_path), seconds, size, lambda: now * SECOND).look({"slow", "quick"})
+        return Holding(LogReader(log_at(tmp_path)), seconds, size, lambda: now * SECOND).look(
+            {"slow", "quick"}
+        )
 
     assert look(3.5 * SEGMENT, 1 << 40) == []
     (gone,) = look(2.5 * SEGMENT, 1 << 40)
@@ -51,7 +56,7 @@ def test_who_holds_a_log_back_is_known_and_how_far(tmp_path: Path) -> None:
         *("gone", SEGMENT + 10, now - SEGMENT - 10, "age"),
         False,
     )
-    size = sum(path.stat().st_size for path in (tmp_path / "entries").iterdir())
+    size = sum(len(log.log.entries[number].get() or b"") for number in range(SEGMENT, 5 * SEGMENT + 1))
     size += 100 * (4 * SEGMENT + 1)
     assert 0.99 * size < gone.bytes < size, "all but the newest entry, which is in no whole segment"
     by_size = look(1e12, gone.bytes - 1)
@@ -63,14 +68,14 @@ def test_who_holds_a_log_back_is_known_and_how_far(tmp_path: Path) -> None:
 
 def test_who_holds_tuples_to_read_them_again_is_known(tmp_path: Path) -> None:
     """One that does without them says so with its next cut: it is not told of before."""
-    log = StreamLog(tmp_path)
+    log = StreamLog(log_at(tmp_path))
     append(log, 5 * SEGMENT + 1)
     now = 5 * SEGMENT
     for reader in ("left", "inner"):
         log.put_mark(reader, now, **{SINCE: 7})
     log.put_mark("windows", now)
-    segments = Segments(tmp_path, 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
-    holding = Holding(LogReader(tmp_path), 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
+    segments = Segments(log_at(tmp_path), 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
+    holding = Holding(LogReader(log_at(tmp_path)), 2.5 * SEGMENT, 1 << 40, lambda: now * SECOND)
     assert holding.look(()) == []
     segments.tidy()
     announced = log.kept().since
@@ -79,7 +84,7 @@ def test_who_holds_tuples_to_read_them_again_is_known(tmp_path: Path) -> None:
     log.put_mark("inner", now, **{SINCE: announced})
     (left,) = holding.look({"left"})
     assert (left.reader, left.entry, left.seconds, left.reason) == ("left", 7, now - 7, "age")
-    assert left.event(log)["told"] == "reader left still needs entry 7, so the log is kept from there on"
+    assert left.event()["told"] == "reader left still needs entry 7, so the log is kept from there on"
     log.put_mark("left", now, **{SINCE: announced})
     assert holding.look({"left"}) == []
     segments.tidy()
@@ -90,10 +95,10 @@ def test_the_bytes_of_a_long_log_are_counted_little_by_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.spark.log.holding._COUNTED", 2)
-    log = StreamLog(tmp_path)
+    log = StreamLog(log_at(tmp_path))
     append(log, 5 * SEGMENT + 1)
     log.put_mark("gone", -1)
-    holding = Holding(LogReader(tmp_path), 0, 1 << 40, lambda: 5 * SEGMENT * SECOND)
+    holding = Holding(LogReader(log_at(tmp_path)), 0, 1 << 40, lambda: 5 * SEGMENT * SECOND)
     sizes = [holding.look(())[0].bytes for _ in range(4)]
     assert sizes[0] < sizes[1] < sizes[2] == sizes[3]
 
@@ -114,8 +119,8 @@ def test_it_is_told_when_it_is_news_and_when_it_is_over(tmp_path: Path) -> None:
     told = list(events.recent)
     assert [each["kind"] for each in told] == ["history_held"] * 3
     assert [each["is_known"] for each in told] == [False, False, True]
-    assert str(log.reader_path("gone")) in told[0]["told"]
-    assert "no lane" not in told[2]["told"]
+    assert "no view of this run uses this reader" in told[0]["told"]
+    assert "no view" not in told[2]["told"]
     document = {**book.document(), "output": "out"}
     assert "reader gone keeps old parts of the log: " in "\n".join(status_lines(document, verbose=True))
     log.leave("gone")

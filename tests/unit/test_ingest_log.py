@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,11 +16,12 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.log.ingest_log import IngestLog
-from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
+from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, Kept, LogReader
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
-from penstock.stores import durable
+from penstock.stores.sqlite_ledger import SqliteLedger
+from publishing import put_batch
 
 OTHERS: dict[str, Callable[[IngestLog], object]] = {
     "idle": lambda log: log.put_idle(20),
@@ -35,7 +37,7 @@ COUNT = Aggregate("count", None, pa.int64())
 
 def put(log: IngestLog, batch: int, plan: int = 0, files: Mapping[str, Sequence[str]] | None = None) -> None:
     named = {"partials": [f"{batch}.parquet"]} if files is None else files
-    log.put_batch(batch, plan, batch, batch, batch, batch, named)
+    put_batch(log, batch, plan, batch, batch, batch, batch, named)
 
 
 def program(version: int, **views: int | None) -> KeyedProgram:
@@ -63,11 +65,14 @@ def test_a_batch_is_in_the_log_whatever_put_failed_before_it(
     log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
     put(log, 0)
 
-    def refuse(folder: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error", str(folder))
+    commit = SqliteLedger.commit
+
+    def commit_and_fail(ledger: SqliteLedger, *changes: Any, **named: Any) -> None:
+        commit(ledger, *changes, **named)
+        raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable, "sync_folder", refuse)
+        patched.setattr(SqliteLedger, "commit", commit_and_fail)
         with pytest.raises(OSError, match="Input/output error"):
             OTHERS[other](log)
     put(log, 1)
@@ -112,7 +117,7 @@ def test_what_is_too_late_is_known_over_a_change_of_plan(layout: Layout) -> None
         before.store_program(program(version, **views))
     put(before, 0)
     before.close()
-    LOG_KEPT.replace(layout.log("s") / "kept.json", {"first": 0, "before": 100})
+    LOG_KEPT.replace(layout.log("s").kept, Kept(before=100).document())
     log = IngestLog(layout, "s", Settings(), EventLog(layout.events))
     reader = LogReader(layout.log("s"))
 

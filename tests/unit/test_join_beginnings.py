@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_places import log_at
 from penstock.spark.lanes.joins.beginnings import ViewBeginnings
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import StreamLog
@@ -22,7 +23,7 @@ LAST = len(BATCHES) - 1
 @pytest.fixture(scope="module")
 def log() -> Iterator[StreamLog]:
     with TemporaryDirectory() as folder:
-        log = StreamLog(Path(folder))
+        log = StreamLog(log_at(Path(folder)))
         for number, batch in enumerate(BATCHES):
             assert log.append(Entry(number, batch, 0, number))
         yield log

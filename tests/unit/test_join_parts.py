@@ -29,6 +29,8 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.joins import JoinBeginning, JoinDefinition, JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 TS = pa.timestamp("us", "UTC")
 
 

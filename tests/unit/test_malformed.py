@@ -17,6 +17,8 @@ from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks import quarantined_lines
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON, batch_processor
 from penstock.spark.tasks.record_lines import with_lines
@@ -216,10 +218,9 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
     plan = compile_selections(SelectionSet((attribute,), (query,)))
     program = StreamProgram("s", 0, plan, Outcomes.of_views(1), ("id",), None, None, Settings())
     shipped: Any = SimpleNamespace(value=pickle.dumps(program))
-    staging = str(tmp_path / "staged")
-    task = Task(
-        TaskContextData(("malformed", 0), shipped, None, staging, staging, 0, 2**62, -(2**62), 0, -(2**62)), 0
-    )
+    layout = Layout.of(tmp_path / "out", None)
+    store = BatchFiles.of(layout, "s", None, 0)
+    task = Task(TaskContextData(("malformed", 0), shipped, None, store, 0, 2**62, -(2**62), 0, -(2**62)), 0)
     processor = batch_processor(program, PLAIN)
     opened: list[Path] = []
     real_open = Path.open
@@ -240,7 +241,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
         processor(task, pa.record_batch(columns), None)
     report = task.report()
     assert opened.count(path) == 1
-    (staged,) = [file.path for file in report.files if file.kind == "quarantine"]
+    (staged,) = [layout.quarantine("s") / file.name for file in report.files if file.kind == "quarantine"]
     told = {(row["record"], row["origin"]) for row in pq.read_table(staged).to_pylist()}
     origin = f"file:{path}"
     assert told == {

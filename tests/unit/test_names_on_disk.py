@@ -35,8 +35,8 @@ def test_no_name_leads_out_of_its_folder(name: str) -> None:
     layout = Layout(Path("/out"), Path("/out/_penstock/checkpoint"))
     assert layout.results(name).parent == Path("/out/results")
     assert layout.misses(name).parent == Path("/out/misses")
-    assert layout.lane(name).parent == Path("/out/_penstock/checkpoint/_lanes")
-    assert layout.log(f"s.{name}").parent.parent == Path("/out/_penstock/checkpoint")
+    assert layout.static_tables(name).parent.parent == Path("/out/_penstock/checkpoint/_lanes")
+    assert layout.log(f"s.{name}").files.parents[2] == Path("/out/_penstock/checkpoint")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\nb", "", " ", "\ud800"])

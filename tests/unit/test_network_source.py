@@ -30,6 +30,8 @@ from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import parse_script
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 #: six packets, the fourth never comes, the last one not before the end
 PACKETS = pa.table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from penstock.monitor.no_rows import no_rows_words
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import CATALOG
 from penstock.spark.storage.layout import Layout
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 SELECTION = {"stream": "orders", "projection": None}
 WINDOWS = {"stream": "orders", "id": "v:1"}
@@ -131,12 +132,14 @@ def test_a_folder_without_views_says_whether_a_run_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layout = Layout(tmp_path / "out", tmp_path / "out" / "_penstock" / "checkpoint")
-    layout.open()
+    layout.open().close()
     assert _results(layout.output, "v") == 2
     assert (
         "No run has declared a view: no run has started. Start one: penstock run" in capsys.readouterr().err
     )
-    replace_json(layout.status, {"version": 1, "starting": {"pid": os.getpid(), "time": "2026"}})
+    replace_json(
+        layout.status, {"version": 1, "starting": {"pid": 1 << 23, "time": "2026-01-01T00:00:00+00:00"}}
+    )
     assert _results(layout.output, "v") == 2
     assert "No run has declared a view: the last run is dead." in capsys.readouterr().err
     CATALOG.replace(layout.catalog, {"streams": {}, "views": {}})

@@ -11,6 +11,7 @@ from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.publishing import Judged, OutcomePublication
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import commit
 
 
 def test_what_a_crash_kept_from_the_sinks_is_handed_over_again(tmp_path: Path) -> None:
@@ -28,14 +29,18 @@ def test_what_a_crash_kept_from_the_sinks_is_handed_over_again(tmp_path: Path) -
     first = publication()
     first.resume()
     assert taken == []
-    first.publish(Judged(), 0.0, {"s": Reach(-1)}, {})
-    # the first publication: no mark of the log says yet what was handed over
+    mark = first.mark("s", -1, -1, {}, handed_over=-1)
+    first.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, mark)
     again = publication()
     again.resume()
     assert taken == [(("due", 0), 0)]
-    again.mark("s", -1, -1, {})
+    commit(again.mark("s", -1, -1, {}, handed_over=0))
     publication().resume()
     assert len(taken) == 1
-    again.publish(Judged(), 0.0, {"s": Reach(-1)}, {})
+    again.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, again.mark("s", -1, -1, {}, handed_over=0))
     publication().resume()
     assert taken[1:] == [(("due", 1), 1)]
+    # nothing is to be handed over, or sinks have it
+    again.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, again.mark("s", -1, -1, {}, handed_over=2))
+    publication().resume()
+    assert len(taken) == 2

@@ -18,6 +18,8 @@ from page_cases import LONG, QUOTED, SCRIPT, Page, page_folder, served
 from penstock.page import rows
 from penstock.page.answers import LISTED, short_name
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:

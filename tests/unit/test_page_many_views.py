@@ -31,7 +31,9 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> FolderReader:
     document = MANIFEST.read(manifest)
     assert document is not None
     document["batches"][0]["view_pairs"] = pairs
+    ledger = layout.ledger.open()
     MANIFEST.replace(manifest, document)
+    ledger.close()
     found = FolderReader(layout.output)
     found.look()
     assert found.newest is not None

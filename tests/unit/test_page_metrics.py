@@ -24,6 +24,8 @@ from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import BATCH, large_document, results_folder
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 _HOSTILE = '<script>alert("x")</script>\\\n' + "x" * 10_000 + "\ud800"
 

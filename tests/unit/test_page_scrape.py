@@ -23,6 +23,8 @@ from penstock.page.child import page_address, page_beside
 from penstock.page.listening import Place, Rules, listen
 from penstock.spark.storage.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 #: how Prometheus asks
 _PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 

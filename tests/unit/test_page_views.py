@@ -22,6 +22,7 @@ from penstock.spark.results.read_plain import window_revisions
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.formats import MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 
 HOUR = 3_600_000_000
 BOUND = {"epsilon": 0.1, "delta": 0.05, "absolute": False}
@@ -97,8 +98,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "definition": "hours:1",
         "floor": None,
     }
+    ledger = found.ledger.open()
     RESULT_VIEWS.put(found.result_views("orders")[0], {"views": {"hours": described}})
-    kept = found.kept(found.results("hours"))
+    kept = found.results("hours")
     kept.mkdir(parents=True)
     pq.write_table(_revisions(), kept / "0.parquet")
     standing = {
@@ -119,7 +121,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
         "standing": {"hours": standing},
         "whole": [],
     }
-    files = [{"kind": "0/hours", "name": "0.parquet", "rows": 11}]
+    files = [listed("0/hours", kept / "0.parquet", 11)]
     manifests = found.manifests(results_of("orders"))
     MANIFEST.replace(
         manifests[0], {"first": 0, "last": 0, "files": files, "batches": [windows], "published": 0.0}
@@ -145,6 +147,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
             "published": 0.0,
         },
     )
+    ledger.close()
     swap = {"evaluations_before": 3.0, "evaluations": 2.0, "runner_up_evaluations": 2.5}
     switched = {
         "order": ["new tuples of a meet b"],

@@ -17,23 +17,20 @@ from penstock.monitor.published import published_files
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.documents import put_json_if_absent
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.layout import Layout
 from penstock.stores import address
+from publishing import stored
 
 STREAM, VIEWS = "s", {"large": ViewDefinition("large", "large:1", "", "TRUE", None)}
 
 
 def _publish(publisher: Publisher, layout: Layout, query: str, batch: int, *kinds: str) -> None:
-    staged = [
-        write_staged(kind, layout.staging(query, batch) / f"{number}.parquet", pa.table({"batch": [batch]}))
-        for number, kind in enumerate(kinds)
-    ]
-    publisher.publish(batch, [MadeResults(0, 0, staged)], {"batch": batch})
+    owner = None if query == STREAM else STREAM
+    staged = [stored(layout, query, batch, kind, pa.table({"batch": [batch]}), owner=owner) for kind in kinds]
+    publisher.publish(batch, staged, {"batch": batch})
 
 
 @pytest.fixture
@@ -96,7 +93,6 @@ def test_a_name_that_does_not_exist_a_folder_and_a_file_that_do_not(layout: Layo
     with pytest.raises(InputError, match="does not exist"):
         published_files(tmp_path / "none")
     published_files(layout.output, "w")[0].path.unlink()
-    (layout.results("w") / "0000000000-0-00000.s.parquet").unlink()
     with pytest.raises(DamagedError, match="is missing: the manifests"):
         published_files(layout.output)
 

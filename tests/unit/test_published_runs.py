@@ -1,22 +1,16 @@
-"""Runs of tuples among the published files of a batch: several of a task, each under a name that a repetition gives it too."""
+"""Runs of tuples among the published files of a batch: several of a task, each under a name of its own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
 from pathlib import Path
 
 import pytest
 
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.publication.staged import StagedFile, staged_file
+from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
+from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.layout import Layout
-
-
-@dataclass
-class Report:
-    job: int
-    partition: int
-    files: list[StagedFile] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -26,45 +20,73 @@ def layout(tmp_path: Path) -> Layout:
     return found
 
 
-def staged(layout: Layout, kinds: list[str]) -> list[StagedFile]:
-    folder = layout.staged_envelopes("s", 3)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, kind in enumerate(kinds):
-        path = folder / f"{number}"
-        path.write_text(f"{kind} {number}")
-        files.append(staged_file(kind, path, 1, 0))
-    return files
+def staged(store: BatchFiles, kinds: list[str]) -> list[StagedFile]:
+    written = [
+        WrittenFile(kind, memoryview(f"{kind} {number}".encode()), 1) for number, kind in enumerate(kinds)
+    ]
+    return store.put(0, 2, written)
 
 
-def published(layout: Layout, demand: int) -> dict[str, str]:
+def contents(layout: Layout, demand: int) -> list[str]:
     folder = layout.log_files("s", f"tuples/{demand}")
-    return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+    return sorted(path.read_text() for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_several_runs_of_a_task_have_names_of_their_own(layout: Layout) -> None:
-    report = Report(0, 2, staged(layout, ["tuples/1", "partials", "tuples/1", "tuples/4", "tuples/1"]))
-    listed = Publisher(layout, "s").publish(3, [report], {"batch": 3})
-    assert published(layout, 1) == {
-        "0000000003-0-00002.arrow": "tuples/1 0",
-        "0000000003-0-00002-1.arrow": "tuples/1 2",
-        "0000000003-0-00002-2.arrow": "tuples/1 4",
-    }
-    assert published(layout, 4) == {"0000000003-0-00002.arrow": "tuples/4 3"}
-    assert [(file["kind"], file["name"]) for file in listed if file["kind"] == "partials"] == [
-        ("partials", "0000000003-0-00002.parquet")
-    ]
+    publisher = Publisher(layout, "s")
+    files = staged(publisher.begin(3), ["tuples/1", "partials", "tuples/1", "tuples/4", "tuples/1"])
+    listed = publisher.publish(3, [MadeResults(0, 2, files)], {"batch": 3})
+    assert contents(layout, 1) == ["tuples/1 0", "tuples/1 2", "tuples/1 4"]
+    assert contents(layout, 4) == ["tuples/4 3"]
+    endings = {"partials": "parquet"}
+    for file in listed:
+        ending = endings.get(file["kind"], "arrow")
+        assert re.fullmatch(rf"0000000003-0-00002-[0-9a-f]{{8}}\.{ending}", file["name"])
 
 
-def test_a_repetition_replaces_them_and_removes_what_it_has_not(layout: Layout) -> None:
-    report = Report(0, 0, staged(layout, ["tuples/1", "tuples/1", "tuples/1"]))
-    # no manifest can be made of this: the process ends before it is there
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_an_attempt_left_is_removed_by_the_next_one(layout: Layout, is_restarted: bool) -> None:
+    publisher = Publisher(layout, "s")
+    files = staged(publisher.begin(0), ["tuples/1", "tuples/1", "tuples/1"])
+    assert len(files) == len(contents(layout, 1)) == 3
+    if is_restarted:
+        publisher = Publisher(layout, "s")
+    again = staged(publisher.begin(0), ["partials", "tuples/1", "tuples/1"])
+    publisher.publish(0, [MadeResults(0, 2, again)], {"batch": 0})
+    assert contents(layout, 1) == ["tuples/1 1", "tuples/1 2"]
+
+
+def test_files_of_an_attempt_cannot_change_published_ones(layout: Layout) -> None:
+    publisher = Publisher(layout, "s")
+    store = publisher.begin(0)
+    late = staged(store, ["matches"])
+    publisher.publish(0, [MadeResults(0, 2, staged(store, ["matches"]))], {"batch": 0})
+    assert len(list(layout.matches("s").iterdir())) == 2
+    late_again = staged(store, ["matches"])
+    store.discard(late_again)
+    Publisher(layout, "s")
+    assert [path.name for path in layout.matches("s").iterdir()] != [late[0].name]
+    assert len(list(layout.matches("s").iterdir())) == 1
+
+
+def test_files_that_a_failed_commit_may_have_published_remain(layout: Layout) -> None:
+    publisher = Publisher(layout, "s")
+    files = staged(publisher.begin(0), ["matches"])
+    # no manifest can be made of this
     with pytest.raises(TypeError):
-        Publisher(layout, "s").publish(3, [report], {"batch": object()})
-    assert len(published(layout, 1)) == 3
-    again = Report(0, 0, staged(layout, ["partials", "tuples/1", "tuples/1"]))
-    Publisher(layout, "s").publish(3, [again], {"batch": 3})
-    assert published(layout, 1) == {
-        "0000000003-0-00000.arrow": "tuples/1 1",
-        "0000000003-0-00000-1.arrow": "tuples/1 2",
-    }
+        publisher.publish(0, [MadeResults(0, 2, files)], {"batch": object()})
+    publisher.begin(0)
+    assert [path.name for path in layout.matches("s").iterdir()] == [files[0].name]
+    Publisher(layout, "s")
+    assert not list(layout.matches("s").iterdir())
+
+
+def test_a_published_batch_that_is_begun_again_keeps_its_files(layout: Layout) -> None:
+    """The windows' query does so where Spark has not kept the state after it."""
+    publisher = Publisher(layout, "s")
+    files = staged(publisher.begin(0), ["matches"])
+    publisher.publish(0, [MadeResults(0, 2, files)], {"batch": 0})
+    for _ in range(2):
+        store = publisher.begin(0)
+        store.discard(staged(store, ["matches"]))
+    assert [path.name for path in layout.matches("s").iterdir()] == [files[0].name]

@@ -1,10 +1,9 @@
-"""Published files that are replaced, or lost: names live on until their time is over, and a start deletes nothing for what is missing."""
+"""Published files that are replaced, or lost: they remain until their time is over, and a start deletes nothing for what is missing."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import DamagedError
+from penstock.spark.publication import compaction
 from penstock.spark.publication.manifests import MERGED, published_paths
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
-from penstock.spark.storage.files import second_name
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
+from penstock.spark.storage.ledger_documents import StoredDocument, commit
 from penstock.spark.storage.replaced import ReplacedFiles
+from publishing import stored
 
 STREAM, BATCHES = "s", 8
 
@@ -31,8 +29,8 @@ def _publisher(layout: Layout) -> Publisher:
 
 
 def _publish(publisher: Publisher, layout: Layout, batch: int) -> None:
-    staged = write_staged("matches", layout.staging(STREAM, batch) / "0.parquet", pa.table({"n": [batch]}))
-    publisher.publish(batch, [MadeResults(0, 0, [staged])], {"batch": batch})
+    staged = stored(layout, STREAM, batch, "matches", pa.table({"n": [batch]}))
+    publisher.publish(batch, [staged], {"batch": batch})
 
 
 @pytest.fixture
@@ -48,10 +46,8 @@ def layout(tmp_path: Path) -> Layout:
     return found
 
 
-def _shown(layout: Layout) -> list[int]:
-    """What somebody reads who lists the folder."""
-    files = layout.matches(STREAM).glob("*.parquet")
-    return sorted(row for path in files for row in pq.read_table(path)["n"].to_pylist())
+def _files(layout: Layout) -> set[Path]:
+    return set(layout.matches(STREAM).iterdir())
 
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -59,20 +55,20 @@ def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(time, "time", lambda: moment)
 
 
-def test_names_live_on_until_their_time_is_over(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = layout.kept(layout.matches(STREAM))
+def test_replaced_files_remain_until_their_time_is_over(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = list(published_paths(layout, STREAM))
     publisher = _publisher(layout)
     assert publisher.compact(BATCHES - 1) == (6, 7)
     assert [pq.read_table(path)["n"].to_pylist() for path in held][-2:] == [[6], [7]]
-    assert _shown(layout) == list(range(BATCHES)), "each row once"
-    before = set(kept.iterdir())
+    before = _files(layout)
     _publisher(layout)
-    assert set(kept.iterdir()) == before, "a start keeps them too"
+    assert _files(layout) == before, "a start keeps them too"
     _later(monkeypatch, 601)
     publisher.compact(BATCHES - 1)
-    assert set(kept.iterdir()) == set(published_paths(layout, STREAM))
-    assert _shown(layout) == list(range(BATCHES))
+    assert _files(layout) == set(published_paths(layout, STREAM))
+    assert not layout.replaced(STREAM).exists(), "nothing is left to be deleted"
 
 
 def test_the_next_process_removes_what_the_last_one_left(
@@ -80,54 +76,44 @@ def test_the_next_process_removes_what_the_last_one_left(
 ) -> None:
     _later(monkeypatch, 601)
     _publisher(layout)
-    kept = layout.kept(layout.matches(STREAM))
-    assert set(kept.iterdir()) == set(published_paths(layout, STREAM))
+    assert _files(layout) == set(published_paths(layout, STREAM))
+
+
+def test_a_replaced_file_that_something_needs_remains(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = min(_files(layout) - set(published_paths(layout, STREAM)))
+    held = {needed.relative_to(layout.output).as_posix()}
+    _later(monkeypatch, 601)
+    publisher = Publisher(layout, STREAM, grace_seconds=600, held=lambda: held)
+    assert _files(layout) == {*published_paths(layout, STREAM), needed}
+    held.clear()
+    _later(monkeypatch, 61)
+    publisher.compact(BATCHES - 1)
+    assert needed not in _files(layout)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_merged_file_outlives_the_leftover_of_an_attempt_that_had_its_name(
+def test_the_next_start_deletes_what_could_not_be_listed(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
 ) -> None:
     publisher = _publisher(layout)
+    before = _files(layout)
     with monkeypatch.context() as patched:
-        patched.setattr(StoredDocuments, "change", _full)
+        patched.setattr(compaction, "commit", _full)
         with pytest.raises(OSError, match="No space left"):
             publisher.compact(BATCHES - 1)
+    (left,) = _files(layout) - before
     if is_restarted:
         publisher = _publisher(layout)
+    assert left.exists() != is_restarted, "it may be listed for all that the process knows"
     # the batch after them has no rows, so that the next attempt merges the same files
     publisher.publish(BATCHES, [], {"batch": BATCHES})
     assert publisher.compact(BATCHES) == (6, 8)
     _later(monkeypatch, 601)
     publisher.compact(BATCHES)
-    assert set(layout.kept(layout.matches(STREAM)).iterdir()) == set(published_paths(layout, STREAM))
-    assert _shown(layout) == list(range(BATCHES))
-
-
-def test_a_name_is_given_in_one_step_where_a_file_has_to_be_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(b"new")
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    def stop(_: Path, copy: Path) -> None:
-        copy.write_bytes(b"n")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "link", refuse)
-    for before in (None, b"old"):
-        with monkeypatch.context() as patched:
-            patched.setattr(shutil, "copyfile", stop)
-            with pytest.raises(OSError, match="No space left"):
-                second_name(source, target)
-        assert (target.read_bytes() if target.exists() else None) == before
-        assert {each.name for each in tmp_path.iterdir()} <= {"source", "target"}
-        second_name(source, target)
-        assert target.read_bytes() == b"new"
-        target.write_bytes(b"old")
+    _publisher(layout)
+    assert _files(layout) == set(published_paths(layout, STREAM))
 
 
 def _full(*_: object) -> None:
@@ -163,44 +149,44 @@ def test_a_file_of_another_size_is_told(layout: Layout, size: int) -> None:
             read()
 
 
-def test_a_file_that_lost_one_of_its_names_gets_it_back(layout: Layout) -> None:
-    first, second = list(published_paths(layout, STREAM))[:2]
-    first.unlink()
-    (layout.matches(STREAM) / second.name).unlink()
-    rows = [row for path in published_paths(layout, STREAM) for row in pq.read_table(path)["n"].to_pylist()]
-    assert rows == list(range(BATCHES))
-    _publisher(layout)
-    assert first.exists()
-    assert _shown(layout) == list(range(BATCHES))
-
-
-def test_a_folder_without_any_manifest_keeps_its_files(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_any_manifest_keeps_what_was_published(layout: Layout) -> None:
+    before = set(published_paths(layout, STREAM))
     for manifest in layout.manifests(STREAM):
         manifest.remove()
-    before = set(layout.output.rglob("*.parquet"))
-    _later(monkeypatch, 601)
     _publisher(layout)
-    assert set(layout.output.rglob("*.parquet")) == before
+    assert before <= _files(layout)
+
+
+@pytest.mark.parametrize("batch", [BATCHES, BATCHES + 1])
+def test_a_start_deletes_files_of_batches_up_to_the_next_one(layout: Layout, batch: int) -> None:
+    left = stored(layout, STREAM, batch, "matches", pa.table({"n": [batch]}))
+    quarantined = stored(layout, STREAM, batch, "quarantine", pa.table({"n": [batch]}))
+    before = _files(layout)
+    _publisher(layout)
+    gone = {each.files[0].name for each in (left,)} if batch == BATCHES else set()
+    assert {path.name for path in before - _files(layout)} == gone
+    assert (layout.quarantine(STREAM) / quarantined.files[0].name).exists() == (batch > BATCHES)
 
 
 def test_a_file_that_cannot_be_removed_holds_nothing_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stuck, other = tmp_path / "stuck", tmp_path / "other"
+    stuck, other = layout.output / "stuck", layout.output / "other"
     # a folder cannot be unlinked
     stuck.mkdir()
     other.touch()
-    replaced = ReplacedFiles(0)
-    replaced.add([stuck, other], 0)
-    assert not other.exists()
-    for later in (100, 200):
+    replaced = ReplacedFiles(layout.replaced("query"), layout.files, 0)
+    puts = replaced.document(1, ["stuck", "other"])
+    commit(puts)
+    replaced.committed(puts)
+    for later in (1, 100, 100):
         _later(monkeypatch, later)
         replaced.remove()
+        assert not other.exists()
     assert [record.message.startswith(f"{stuck} was replaced") for record in caplog.records] == [True]
     stuck.rmdir()
     stuck.touch()
-    _later(monkeypatch, 300)
+    _later(monkeypatch, 100)
     replaced.remove()
     assert not stuck.exists()
+    assert not layout.replaced("query").exists()

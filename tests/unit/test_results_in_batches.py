@@ -15,6 +15,7 @@ from penstock.cli.results import Asked, Format, _print_batches, _print_plain, re
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 
 FILES, ROWS = 12, 40_000
 
@@ -48,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if number == FILES - 2:
             rows |= {"pair": [{"x": row} for row in range(ROWS)], "queries": chosen}
         pq.write_table(pa.table(rows), matches / f"{number}.parquet")
-        file = {"kind": "matches", "name": f"{number}.parquet", "rows": ROWS}
+        file = listed("matches", matches / f"{number}.parquet", ROWS)
         MANIFEST.replace(
             layout.manifests("s")[number],
             {"first": number, "last": number, "files": [file], "batches": []},

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
+from penstock.errors import DamagedError
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram
@@ -26,6 +28,8 @@ from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, StreamLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import PARTIALS_FILES, Layout
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 SECOND, TUPLES = 1_000_000, "tuples/0"
 PLAN = RunPlan(("k",), "ts", HashRouter(("k",), 2))
@@ -62,17 +66,17 @@ def _lose(log: StreamLog) -> tuple[str, int]:
     return TUPLES, SEGMENT + 9
 
 
-def _fill_disk(log: StreamLog) -> tuple[str, int]:
-    log.path(PARTIALS_FILES, f"segment-{1:010d}.parquet").symlink_to("/dev/full")
+def _block(log: StreamLog) -> tuple[str, int]:
+    log.path(PARTIALS_FILES, f"segment-{1:010d}.parquet").mkdir()
     return PARTIALS_FILES, -1
 
 
-@pytest.mark.parametrize("damage", [_tear, _tear_envelopes, _lose, _fill_disk])
+@pytest.mark.parametrize("damage", [_tear, _tear_envelopes, _lose, _block])
 def test_what_cannot_be_merged_stays_as_it_is_and_what_is_old_goes(
     damage: Callable[[StreamLog], tuple[str, int]], tmp_path: Path
 ) -> None:
-    log, now, told = StreamLog(tmp_path), [0], list[Removed | Unmerged]()
-    tidier = Segments(tmp_path, SEGMENT, 1 << 40, lambda: now[0] * SECOND, told.append)
+    log, now, told = StreamLog(log_at(tmp_path)), [0], list[Removed | Unmerged]()
+    tidier = Segments(log_at(tmp_path), SEGMENT, 1 << 40, lambda: now[0] * SECOND, told.append)
     append(log, SEGMENT + 1)
     tidier.tidy()
     append(log, 3 * SEGMENT + 1)
@@ -101,15 +105,15 @@ def test_what_cannot_be_merged_stays_as_it_is_and_what_is_old_goes(
 
 
 def test_what_is_old_goes_while_no_segment_can_be_made(tmp_path: Path) -> None:
-    log = StreamLog(tmp_path)
+    log = StreamLog(log_at(tmp_path))
     append(log, 2 * SEGMENT + 1)
-    Segments(tmp_path, 1e12, 1 << 40).tidy()
+    Segments(log_at(tmp_path), 1e12, 1 << 40).tidy()
     append(log, 3 * SEGMENT + 1)
-    log.entry_path(2 * SEGMENT + 9).write_text("torn")
-    tidier = Segments(tmp_path, 0, 1 << 40)
+    log.log.entries[2 * SEGMENT + 9].replace(b"torn")
+    tidier = Segments(log_at(tmp_path), 0, 1 << 40)
     for until in (3 * SEGMENT + 1, 3 * SEGMENT + 3):
         append(log, until)
-        with pytest.raises(ValueError, match="Expecting value"):
+        with pytest.raises(DamagedError, match="is not a complete JSON document"):
             tidier.tidy()
     assert log.first == 2 * SEGMENT
 
@@ -118,8 +122,8 @@ def test_runs_that_cannot_be_merged_into_a_larger_one_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_levels, "FANOUT", 2)
-    log, told = StreamLog(tmp_path), list[Removed | Unmerged]()
-    tidier = Segments(tmp_path, 1e12, 1 << 40, told=told.append)
+    log, told = StreamLog(log_at(tmp_path)), list[Removed | Unmerged]()
+    tidier = Segments(log_at(tmp_path), 1e12, 1 << 40, told=told.append)
     append(log, SEGMENT + 1)
     tidier.tidy()
     log.path(TUPLES, run_name(0, 0)).write_bytes(b"torn")
@@ -142,7 +146,7 @@ def test_the_ingest_tells_who_holds_the_log_back_while_no_segment_can_be_made(tm
     layout.open()
     log = StreamLog(layout.log("s"))
     append(log, 2 * SEGMENT + 1)
-    log.entry_path(9).write_text("torn")
+    log.log.entries[9].replace(b"torn")
     log.put_mark("gone", SEGMENT)
     store_program(layout, "s", KeyedProgram(0, (), 1, 1))
     ingest = IngestLog(layout, "s", Settings(history_seconds=1), EventLog(layout.events))

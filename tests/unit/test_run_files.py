@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
 from penstock.errors import CheckpointError
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
@@ -37,9 +38,9 @@ class Log:
     """A log whose entries have a tuple each that says their number; some have a second one in a file of their own."""
 
     def __init__(self, folder: Path, grace_seconds: float = 0) -> None:
-        self.log = StreamLog(folder)
+        self.log = StreamLog(log_at(folder))
         self.log.path(KIND, "").mkdir(parents=True)
-        self.tidier = Segments(folder, 1e9, 1 << 40, lambda: 0, grace_seconds=grace_seconds)
+        self.tidier = Segments(log_at(folder), 1e9, 1 << 40, lambda: 0, grace_seconds=grace_seconds)
         self.entries = 0
 
     def put(self, entries: int) -> None:
@@ -109,10 +110,8 @@ def wanted(after: int, until: int) -> dict[int, int]:
     ],
 )
 def test_each_tuple_of_some_entries_is_found_once(log: Log, after: int, until: int) -> None:
-    files = RunFiles(LogReader(log.log.folder), DEMAND)
-    assert tuples(RunFiles(LogReader(log.log.folder), DEMAND).find(after, until).open()) == wanted(
-        after, until
-    )
+    files = RunFiles(LogReader(log.log.log), DEMAND)
+    assert tuples(RunFiles(LogReader(log.log.log), DEMAND).find(after, until).open()) == wanted(after, until)
     for _ in range(2):
         assert tuples(files.find(after, until).open()) == wanted(after, until)
 
@@ -133,7 +132,7 @@ def test_a_run_is_looked_for_once_and_a_segment_read_once(log: Log, monkeypatch:
     monkeypatch.setattr(run_files, "run_path", look)
     monkeypatch.setattr(LogReader, "segment", read_segment)
     until = SEGMENTS * SEGMENT - 1
-    files = RunFiles(LogReader(log.log.folder), DEMAND)
+    files = RunFiles(LogReader(log.log.log), DEMAND)
     files.find(-1, until)
     assert looked == [0, FANOUT, FANOUT + 1]
     assert read == list(range(SEGMENTS))
@@ -143,7 +142,7 @@ def test_a_run_is_looked_for_once_and_a_segment_read_once(log: Log, monkeypatch:
 
 def test_what_was_found_is_opened_without_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     until = log.entries - 1
-    found = RunFiles(LogReader(log.log.folder), DEMAND).find(-1, until)
+    found = RunFiles(LogReader(log.log.log), DEMAND).find(-1, until)
 
     def never(*_: Any) -> None:
         raise AssertionError("it is known where the tuples are")
@@ -158,7 +157,7 @@ def test_what_was_merged_since_it_was_found_is_there_until_its_time_is_over(
 ) -> None:
     log = Log(tmp_path / "log", grace_seconds=600)
     found: list[FoundRuns] = []
-    files = RunFiles(LogReader(log.log.folder), DEMAND)
+    files = RunFiles(LogReader(log.log.log), DEMAND)
     for _ in range(4):
         log.put(5 * SEGMENT)
         found.append(files.find(-1, log.entries - 1))
@@ -170,11 +169,11 @@ def test_what_was_merged_since_it_was_found_is_there_until_its_time_is_over(
     small = log.log.path(KIND, "0.arrow")
     assert small.exists()
     # the next process removes what this one has not, once its time is over
-    tidier = Segments(log.log.folder, 1e9, 1 << 40, lambda: 0, grace_seconds=600)
+    tidier = Segments(log.log.log, 1e9, 1 << 40, lambda: 0, grace_seconds=600)
     tidier.tidy()
     assert small.exists()
     # just before that: who looks now finds what stays
-    found = [RunFiles(LogReader(log.log.folder), DEMAND).find(-1, log.entries - 1)]
+    found = [RunFiles(LogReader(log.log.log), DEMAND).find(-1, log.entries - 1)]
     later = time.time() + 601
     monkeypatch.setattr(time, "time", lambda: later)
     tidier.tidy()
@@ -188,7 +187,7 @@ def test_what_was_merged_since_it_was_found_is_there_until_its_time_is_over(
 def test_tuples_that_are_gone_are_told(tmp_path: Path) -> None:
     log = Log(tmp_path / "log")
     log.put(3)
-    found = RunFiles(LogReader(log.log.folder), DEMAND).find(-1, 2)
+    found = RunFiles(LogReader(log.log.log), DEMAND).find(-1, 2)
     log.log.path(KIND, "1.arrow").unlink()
     with pytest.raises(CheckpointError, match=r".*/1\.arrow \(tuples of a log\) is missing"):
         found.open()

@@ -1,4 +1,4 @@
-"""A run that cannot begin keeps nothing: no lock, no thread, no open file."""
+"""A run that cannot begin keeps nothing: no ledger, no thread, no open file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.errors import CheckpointError
 from penstock.settings import Settings
 from penstock.spark import engine, execution
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.storage.checkpoint_lock import lock_holder
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 
 @pytest.fixture
@@ -42,22 +42,22 @@ def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
     def refuse(*_: object, **__: object) -> None:
         raise ValueError("a document of 0 bytes")
 
-    checkpoint = Layout.of(tmp_path / "out", None).checkpoint
+    ledger = Layout.of(tmp_path / "out", None).ledger
     threads, files = set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patched:
         patched.setattr(execution, part, refuse)
         for _ in range(2):
             with pytest.raises(ValueError, match="0 bytes"):
                 start()
-    assert lock_holder(checkpoint) is None
     assert set(threading.enumerate()) <= threads
     assert len(list(Path("/proc/self/fd").iterdir())) <= files
+    assert ledger.owner() is None
     run = start()
     with pytest.raises(CheckpointError, match="in use by another run"):
         start()
     run.is_starting = False
     run.stop()
-    assert lock_holder(checkpoint) is None
+    assert ledger.owner() is None
 
 
 def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
@@ -84,11 +84,9 @@ def test_a_refused_start_does_not_fence_the_run_of_another_process(
     refused._declared.views["v"] = SimpleNamespace()  # type: ignore[assignment]
     program = """if True:
         import sys
-        from penstock.spark.storage.checkpoint_lock import CheckpointLock
         from penstock.spark.storage.layout import Layout
         layout = Layout.of(sys.argv[1], None)
         layout.open()
-        CheckpointLock(layout.checkpoint)
         layout.catalog.replace(b"before")
         print(flush=True)
         sys.stdin.read()
@@ -112,7 +110,6 @@ def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any,
     LANE.put(layout.lanes["left"], {})
     logs = {stream: LogReader(layout.log(stream)) for stream in "ab"}
     for log in logs.values():
-        make_folder(log.reader_path("left").parent)
         log.put_mark("left", 3)
         log.put_mark("another program", 3)
     run = start()

@@ -20,6 +20,7 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.kernels.radix import radix_order
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
+from penstock.spark.log import runs
 from penstock.spark.log.runs import merge_run_files, open_run, write_run_file
 
 TIME = pa.timestamp("us", "UTC")
@@ -198,10 +199,11 @@ def test_a_file_that_is_no_whole_run_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=r"5-0-0\.arrow"):
             open_run(path)
     path.write_bytes(b"PAR1" * 400)
-    with pytest.raises(CheckpointError, match=r"5-0-0\.arrow.*not a complete Arrow file"):
+    with pytest.raises(CheckpointError, match=r"5-0-0\.arrow.*does not end with a checksum"):
         open_run(path)
     with pa.ipc.new_file(path, SCHEMA) as writer:
         writer.write_table(table([(1, "a", 1, 1.0)]))
+    runs._seal(path)
     with pytest.raises(CheckpointError, match="without the directory of a run"):
         open_run(path)
     directory = {"format": 2, "key": [], "time": "ts", "router": {}, "entries": None, "parts": []}
@@ -216,6 +218,7 @@ def test_a_file_that_is_no_whole_run_is_refused_by_name(tmp_path: Path) -> None:
     ]:
         schema = SCHEMA.with_metadata({"penstock.run": json.dumps(changed)})
         pa.ipc.new_file(path, schema).close()
+        runs._seal(path)
         with pytest.raises(CheckpointError, match=message):
             open_run(path)
     path.write_bytes(content)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from killing import forked
+from log_places import log_at
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log import run_levels, segments, stream_log
@@ -31,7 +32,7 @@ def _make_small() -> None:
 def write(folder: Path, size: int, has_lane: bool) -> None:
     """Appends what is missing and tidies on the way; every entry has three tuples that say its number."""
     _make_small()
-    log, tidier = StreamLog(folder), Segments(folder, 1e12, size)
+    log, tidier = StreamLog(log_at(folder)), Segments(log_at(folder), 1e12, size)
     plan = RunPlan(("k",), "ts", HashRouter(("k",), 2))
     last = log.newest()
     before, since = log.kept().before, log.kept().since
@@ -84,7 +85,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_again_is_there_whatever_the_writer_was_at(tmp_path: Path, place: str) -> None:
     """Before the next start has mended anything, too: a lane's cut may be repeated sooner."""
     assert run(tmp_path, BYTES, place, has_lane=True) == -signal.SIGKILL
-    log = LogReader(tmp_path)
+    log = LogReader(log_at(tmp_path))
     for is_mended in (False, True):
         if is_mended:
             assert run(tmp_path, BYTES, has_lane=True) == 0
@@ -105,7 +106,7 @@ def test_a_kill_loses_and_doubles_no_tuple(tmp_path: Path, place: str, size: int
     is_removed = size == BYTES
     assert run(tmp_path, size, f"{place}:1") == -signal.SIGKILL
     assert run(tmp_path, size) == 0
-    log = LogReader(tmp_path)
+    log = LogReader(log_at(tmp_path))
     assert (log.first > 0) == is_removed
     assert read(log, log.first - 1, ENTRIES - 1) == dict.fromkeys(range(log.first, ENTRIES), 3)
     names = sorted(path.name for path in log.path("tuples/1", "").iterdir())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from log_places import log_at
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.operators.windows.shard import PARTIALS, Envelope
@@ -24,8 +25,8 @@ TUPLES = "tuples/0"
 
 
 def test_envelopes_that_are_small_on_disk_alone_are_not_all_merged(tmp_path: Path) -> None:
-    log = StreamLog(tmp_path)
-    log.path(PARTIALS_FILES, "").mkdir()
+    log = StreamLog(log_at(tmp_path))
+    log.path(PARTIALS_FILES, "").mkdir(parents=True)
     payloads = [bytes([number]) * MB for number in range(SEGMENT)]
     for number, payload in enumerate(payloads):
         names = (f"{number}.parquet", f"{number}-more.parquet")
@@ -35,7 +36,7 @@ def test_envelopes_that_are_small_on_disk_alone_are_not_all_merged(tmp_path: Pat
         assert log.append(Entry(number, number, 0, number, files={PARTIALS_FILES: names}))
     assert log.append(Entry(SEGMENT, SEGMENT, 0, SEGMENT))
     log.put_mark("reader", SEGMENT)
-    Segments(tmp_path, 1e12, 1 << 40).tidy()
+    Segments(log_at(tmp_path), 1e12, 1 << 40).tidy()
     merged = log.path(PARTIALS_FILES, f"segment-{0:010d}.parquet")
     assert 60 * MB < envelope_bytes(merged) <= 64 * MB
     with pq.ParquetFile(merged) as file:
@@ -48,7 +49,7 @@ def test_envelopes_that_are_small_on_disk_alone_are_not_all_merged(tmp_path: Pat
 
 
 def test_no_run_of_a_segment_is_larger_than_those_of_the_levels_above(tmp_path: Path) -> None:
-    log, plan = StreamLog(tmp_path), RunPlan(("k",), "ts", HashRouter(("k",), 1))
+    log, plan = StreamLog(log_at(tmp_path)), RunPlan(("k",), "ts", HashRouter(("k",), 1))
     log.path(TUPLES, "").mkdir(parents=True)
     for number in range(SEGMENT):
         tuples = pa.table({"k": [number], "ts": pa.array([number], pa.timestamp("us")), "v": ["v" * 50_000]})
@@ -56,7 +57,7 @@ def test_no_run_of_a_segment_is_larger_than_those_of_the_levels_above(tmp_path: 
         assert log.append(Entry(number, number, 0, number, files={TUPLES: (f"{number}.arrow",)}))
     assert log.append(Entry(SEGMENT, SEGMENT, 0, SEGMENT))
     log.put_mark("reader", SEGMENT)
-    Segments(tmp_path, 1e12, 16 * MB).tidy()
+    Segments(log_at(tmp_path), 1e12, 16 * MB).tidy()
     assert 0.9 * MB < log.path(TUPLES, run_name(0, 0)).stat().st_size < 1.05 * MB
     found = []
     for opened in RunFiles(log, 0).find(-1, SEGMENT - 1).open():

@@ -13,6 +13,8 @@ from penstock.spark.log.programs import store_program
 from penstock.spark.log.shards import KeyedContext
 from penstock.spark.storage.layout import Layout
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 
 def test_a_worker_keeps_the_newest_programs_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "out", tmp_path / "checkpoint")

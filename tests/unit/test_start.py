@@ -15,7 +15,6 @@ from rich.console import Console
 
 from penstock.cli.tables import print_rows, table_console
 from penstock.errors import CheckpointError, ConnectionFailedError, InputError
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.layout import Layout
 
 SLOW = ("pyspark", "py4j", "numba", "pyarrow", "pandas", "sqlglot")
@@ -66,10 +65,9 @@ def test_a_slip_in_the_options_loads_nothing_that_is_slow(arguments: list[str], 
     assert ended.stderr.splitlines()[-1] == "loaded"
 
 
-def test_folders_locks_and_scripts_are_judged_without_spark(tmp_path: Path) -> None:
+def test_folders_their_writer_and_scripts_are_judged_without_spark(tmp_path: Path) -> None:
     held = tmp_path / "held"
-    Layout.of(held, None).open()
-    lock = CheckpointLock(held / "_penstock" / "checkpoint")
+    owner = Layout.of(held, None).open()
     script = tmp_path / "script.sql"
     script.write_text("CREATE TABLE t (id INT) USING csv OPTIONS (path 'in')")
     (tmp_path / "file").touch()
@@ -84,7 +82,7 @@ def test_folders_locks_and_scripts_are_judged_without_spark(tmp_path: Path) -> N
         assert ended.returncode == 2
         assert told in ended.stderr
         assert ended.stderr.splitlines()[-1] == "loaded"
-    lock.release()
+    owner.close()
     assert not (tmp_path / "new").exists()
 
 
@@ -146,6 +144,11 @@ def test_folders_are_looked_at_before_they_are_made(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     with pytest.raises(ConnectionFailedError, match="other: Not a directory"):
         Layout.of(tmp_path / "new", tmp_path / "other").check()
+    beside = Layout.of(tmp_path / "beside", tmp_path / "kept")
+    beside.check()
+    layout.spark("orders").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"kept belongs to another output folder than .*beside"):
+        beside.check()
     (tmp_path / "kept" / "identity.json").write_text('{"id": "x", "layout": 0}')
     with pytest.raises(InputError, match="has layout 0, this version reads"):
         layout.check()

@@ -28,17 +28,21 @@ from penstock.spark.ingest.figures import view_pairs_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.catalog import find_view, known_catalog
-from penstock.spark.reporting.starting import told_as_starting
+from penstock.spark.reporting.starting import read_status, told_as_starting
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage.bindings import WindowDefinition
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CATALOG, MANIFEST
 from penstock.spark.storage.layout import Layout
+from publishing import listed
 from status_cases import BATCH, NEXT, lines, results_folder
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
+#: more than Linux gives
+NO_PROCESS = 1 << 23
 #: before any test runs, whatever its clock is set to
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
@@ -124,10 +128,10 @@ def test_a_failure_is_told_by_its_reason_also_where_only_the_events_have_it(layo
     log = EventLog(layout.events)
     log.record("run_started")
     log.record("run_failed", stream="orders", told="view large: division by zero")
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     replace_json(layout.status, {**StatusBook().document(), "pid": os.getpid()})
     assert "out: failed" in lines(layout), "its process may be there still"
-    lock.release()
+    owner.close()
     log.record("run_stopped")
     log.close()
     told = lines(layout)
@@ -153,17 +157,19 @@ def test_a_run_that_is_killed_while_it_starts_does_not_leave_the_word_of_the_run
     log.record("run_started")
     log.record("run_failed", stream="orders", told="a full disk")
     log.close()
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     with told_as_starting(layout):
         assert f"out: starting (process {os.getpid()})" in lines(layout)
-        killed = layout.status.read_bytes()
-    lock.release()
+        owner.close()
+        assert f"out: starting (process {os.getpid()})" in lines(layout), "before it opens the ledger"
+        killed = {**read_status(layout)}
+    killed["starting"]["pid"] = NO_PROCESS
     assert "out: failed" in lines(layout), "a script with a mistake starts nothing"
-    layout.status.write_bytes(killed)
+    replace_json(layout.status, killed)
     document = folder_status(layout.output)
     assert document["state"] == "dead"
-    assert document["started"] == json.loads(killed)["starting"]["time"]
-    assert f"process {os.getpid()} ended while it was starting" in lines(layout)
+    assert document["started"] == killed["starting"]["time"]
+    assert f"process {NO_PROCESS} ended while it was starting" in lines(layout)
     status = StatusFile(layout, dict, every_seconds=60)
     status.book.note({"kind": "run_started", "time": document["started"]})
     status.close()
@@ -187,9 +193,9 @@ def test_outages_and_retries_are_told_until_a_batch_comes(layout: Layout) -> Non
         "running",
     ]
     replace_json(layout.status, {**book.document(), "pid": os.getpid()})
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     told = lines(layout)
-    lock.release()
+    owner.close()
     assert "out: running" in told
     assert "stream orders: retrying" in told
     assert "source unreachable since 2026" in told
@@ -249,7 +255,7 @@ def test_a_slow_disk_does_not_make_the_status_rarer(layout: Layout, monkeypatch:
         time.sleep(0.2)
         written.append(content)
 
-    monkeypatch.setattr("penstock.spark.reporting.status_file.replace_bytes", slowly)
+    monkeypatch.setattr("penstock.spark.reporting.status_file.replace_content", slowly)
     status = StatusFile(layout, dict, every_seconds=0.05)
     until = time.monotonic() + 3
     while len(written) < 4 and time.monotonic() < until:
@@ -352,14 +358,15 @@ def test_a_stream_of_which_nothing_was_read_is_the_first_problem(layout: Layout)
 def test_places_of_files_are_told_by_the_reason_they_are_counted_by(
     layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aside = {"kind": "quarantine", "name": "0000000002-0-00000.parquet", "rows": 1}
+    path = layout.quarantine("orders") / "0000000002-0-00000.parquet"
     figures = {**BATCH, "batch": 2, "quarantined": {"unreadable row group": 1}, "rows_set_aside": 1}
-    MANIFEST.replace(
-        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": [aside], "batches": [figures]}
-    )
     reason, origin = "unreadable row group: Corrupt snappy data", "/data/1.parquet#3 (1 row)"
     place = {"record": pa.array([None], pa.binary()), "origin": [origin], "reason": [reason]}
-    pq.write_table(pa.table(place), layout.quarantine("orders") / str(aside["name"]))
+    pq.write_table(pa.table(place), path)
+    files = [listed("quarantine", path, 1)]
+    MANIFEST.replace(
+        layout.manifests("orders")[2], {"first": 2, "last": 2, "files": files, "batches": [figures]}
+    )
     told = lines(layout)
     assert (
         f"set aside: 1 record: unreadable row group\n    for example in batch 2, from {origin}: {reason}"
@@ -392,11 +399,11 @@ def test_the_batch_at_hand_is_told_though_it_is_not_in_the_backlog(layout: Layou
         entries = [f'{{"path":"/{batch}-{each}","timestamp":1,"batchId":{batch}}}' for each in range(batch)]
         (log / str(batch)).write_text("\n".join(["v1", *entries]))
     replace_json(layout.status, {**StatusBook().document(), "state": "running", "pid": os.getpid()})
-    lock = CheckpointLock(layout.checkpoint)
+    owner = layout.ledger.open()
     told = lines(layout)
     assert "  in progress: batch 2 (2 files), since " in told
     assert " s; the backlog does not count it" in told
-    lock.release()
+    owner.close()
     told = lines(layout)
     assert (
         "unfinished: batch 2 (2 files), not part of the counts above and of the backlog; the next start"

@@ -29,6 +29,8 @@ from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from status_cases import lines, results_folder
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:

@@ -28,6 +28,7 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.sources.parquet_source import _steps
 from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.events import EventLog
@@ -35,6 +36,7 @@ from penstock.spark.storage.layout import PARTIALS_FILES, Layout
 from penstock.spark.storage.past import offsets_of_batch
 from penstock.spark.tasks.parquet_files import RowGroup, open_parquet, row_groups, stamp_of
 from penstock.spark.tasks.scan_stage import run_row_groups, split
+from publishing import put_batch
 
 MINUTE = 60_000_000
 #: files of a quarter of an hour of arrivals, a tuple a minute
@@ -59,7 +61,6 @@ def stream_program(**tune: int) -> StreamProgram:
 
 def batch_of(program: StreamProgram, folder: Path, pace: float | None = None) -> BoundBatch:
     shipped: Any = SimpleNamespace(value=pickle.dumps(program))
-    staging = str(folder / "staging")
     key = (f"steps-{program.settings.arrival_steps}", 0)
     return BoundBatch(
         number=0,
@@ -68,8 +69,7 @@ def batch_of(program: StreamProgram, folder: Path, pace: float | None = None) ->
         key=key,
         broadcast=shipped,
         sequence=None,
-        staging=staging,
-        staged_envelopes=staging,
+        store=BatchFiles.of(Layout.of(folder / "out", None), "s", None, 0),
         time_limit=2**62,
         time_floor=-(2**62),
         kept_ahead=0,
@@ -115,14 +115,9 @@ def put(layout: Layout, bound: BoundBatch, groups: list[RowGroup]) -> Entry:
     counts = sum((report.counts for report in reports), StageCounts.none(bound.program))
     log = IngestLog(layout, "s", Settings(), EventLog(layout.output / "events.jsonl"))
     log.store_program(KEYED)
-    names = []
-    for staged in (file for report in reports for file in report.files if file.kind == PARTIALS_FILES):
-        target = layout.log_files("s", PARTIALS_FILES) / Path(staged.path).name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Path(staged.path).rename(target)
-        names.append(target.name)
+    names = [file.name for report in reports for file in report.files if file.kind == PARTIALS_FILES]
     times = (counts.oldest_event_time, counts.oldest_recent_event_time, counts.newest_event_time)
-    log.put_batch(0, 0, *times, counts.furthest_event_time, {PARTIALS_FILES: names}, counts.steps)
+    put_batch(log, 0, 0, *times, counts.furthest_event_time, {PARTIALS_FILES: names}, counts.steps)
     log.close()
     entry = LogReader(layout.log("s")).entry(0)
     assert entry.newest == max(step.newest or 0 for step in entry.steps) if entry.steps else True

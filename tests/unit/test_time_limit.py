@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.settings import Settings
 from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.storage.bindings import Believed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 HOUR = 3_600_000_000
 NOW = 1_000 * HOUR

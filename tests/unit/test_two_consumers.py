@@ -61,7 +61,7 @@ def test_retention_waits_for_the_slower_consumer(tmp_path: Path) -> None:
     segments.tidy()
     kept = (feed.entries - reader.first) * EVERY_SECONDS
     assert kept < HISTORY_SECONDS + 2 * SEGMENT * EVERY_SECONDS, "what it had held back has gone"
-    files = {path.name for path in (layout.log("a") / "files" / TALLIES).iterdir()}
+    files = {path.name for path in (layout.log("a").files / TALLIES).iterdir()}
     assert files == {f"{number}.parquet" for number in range(reader.first, feed.entries)}
     end(keeper)
     for lane in (fast, slow):

@@ -24,26 +24,25 @@ from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.documents import replace_json
 from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
+from publishing import stored
+
+pytestmark = pytest.mark.usefixtures("own_commits")
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """Two batches of a stream, and a log with a run of tuples."""
     found = Layout.of(tmp_path / "out", None)
-    found.open()
+    found.open().close()
     CatalogWriter(found).write({"s": StructType()}, {})
     publisher = Publisher(found, "s")
     for batch in range(2):
         rows = pa.table({"n": list(range(1_000))})
-        staged = write_staged("matches", found.staging("s", batch) / "0.parquet", rows)
-        publisher.publish(batch, [MadeResults(0, 0, [staged])], {"batch": batch})
+        publisher.publish(batch, [stored(found, "s", batch, "matches", rows)], {"batch": batch})
     log = StreamLog(found.log("s"))
     path = log.path(tuples_kind(1), "0.arrow")
     path.parent.mkdir(parents=True)
@@ -67,27 +66,25 @@ def test_a_whole_folder(layout: Layout) -> None:
 
 
 def test_each_damaged_file_is_a_line(layout: Layout) -> None:
-    matches = layout.matches("s") / "0000000001-0-00000.parquet"
-    run = layout.log("s") / "files" / tuples_kind(1) / "0.arrow"
+    _, matches = published_paths(layout, "s")
+    run = layout.log("s").files / tuples_kind(1) / "0.arrow"
     for path in (matches, run):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     found = _verify(layout)
     assert found.exit_code == 1
-    kept = layout.kept(layout.matches("s")) / matches.name
-    assert f"{kept} is damaged: its content differs from what Penstock published\n" in found.stdout
+    assert f"{matches} is damaged: its content differs from what Penstock published\n" in found.stdout
     assert f"{run} (tuples of a log) is damaged: its content does not match its checksum\n" in found.stdout
     assert "2 files are damaged. Restore them from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
-    assert {each["path"] for each in told["faults"]} == {str(kept), str(run)}
+    assert {each["path"] for each in told["faults"]} == {str(matches), str(run)}
 
 
 def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> None:
     stream = "s.a[b]"
     publisher = Publisher(layout, stream)
-    staged = write_staged("matches", layout.staging(stream, 0) / "0.parquet", pa.table({"n": [1]}))
-    publisher.publish(0, [MadeResults(0, 0, [staged])], {"batch": 0})
+    publisher.publish(0, [stored(layout, stream, 0, "matches", pa.table({"n": [1]}))], {"batch": 0})
     RESULT_VIEWS.put(layout.result_views(stream)[0], {"views": {}})
     OPERATOR_VIEWS.put(layout.operators(stream)[0], {"views": []})
     assert _verify(layout).exit_code == 0
@@ -97,12 +94,12 @@ def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> 
 
 
 def test_the_checkpoint_of_a_run_that_goes_on_is_left_alone(layout: Layout) -> None:
-    (layout.log("s") / "files" / tuples_kind(1) / "0.arrow").unlink()
-    lock = CheckpointLock(layout.checkpoint)
+    (layout.log("s").files / tuples_kind(1) / "0.arrow").unlink()
+    owner = layout.ledger.open()
     try:
         found = _verify(layout)
     finally:
-        lock.release()
+        owner.close()
     assert found.exit_code == 0
     assert "it was not checked" in found.stdout
     assert _verify(layout).exit_code == 1
@@ -137,15 +134,12 @@ def test_a_copied_folder_is_judged_by_its_own_checkpoint(layout: Layout) -> None
     assert not verify(layout.output).faults
 
 
-def test_what_the_next_start_mends_is_no_damage(layout: Layout) -> None:
-    shown = next((layout.output / "matches" / "s").glob("*.parquet"))
-    shown.unlink()
+def test_a_published_file_that_is_missing_is_told(layout: Layout) -> None:
+    path = next((layout.output / "matches" / "s").glob("*.parquet"))
+    path.unlink()
     found = _verify(layout)
-    assert found.exit_code == 0, found.stdout
-    assert f"{shown} is missing; the next start restores it\n" in found.stdout
-    assert found.stdout.endswith("no damage found. The next start restores 1 more file\n")
-    layout.manifests("s")[0].remove()
-    assert _verify(layout).exit_code == 1
+    assert found.exit_code == 1, found.stdout
+    assert f"{path} is missing: the manifests in " in found.stdout
 
 
 @pytest.mark.parametrize("query", ["spark", "spark-keyed"])

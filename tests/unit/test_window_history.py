@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
@@ -34,11 +35,11 @@ class Stream:
     """A stream whose windows are final at once, and the shard that takes it in."""
 
     def __init__(self, folder: Path) -> None:
-        self.log = StreamLog(folder)
+        self.log = StreamLog(log_at(folder))
         self.log.path("partials", "").mkdir(parents=True)
         self.shard = Shard()
         self.tuples: Counter[int] = Counter()
-        self._tidier = Segments(folder, 1e9, 1 << 40, lambda: 0)
+        self._tidier = Segments(log_at(folder), 1e9, 1 << 40, lambda: 0)
         self._newest: int | None = None
         self._number = -1
 
@@ -94,7 +95,7 @@ def test_windows_of_any_age_are_corrected_exactly(stream: Stream) -> None:
         stream.put([EACH * number, max(0, EACH * number - int(late))])
         stream.shard.take_beyond()
     stream.tidy()
-    history = History(LogReader(stream.log.folder), 0)
+    history = History(LogReader(stream.log.log), 0)
     for _ in range(12):
         times = rng.integers(0, 2 * SEGMENT * EACH - 200, 2).tolist()
         entry = stream.put(times)
@@ -118,7 +119,7 @@ def test_of_what_was_read_once_no_more_is_read_than_may_hold_tuples(
         return segment(self, number)
 
     monkeypatch.setattr(LogReader, "segment", counted)
-    history = History(LogReader(stream.log.folder), 0)
+    history = History(LogReader(stream.log.log), 0)
     late = 2 * SEGMENT * EACH
     first = stream.put([late])
     assert stream.corrected(history, first) == {late: stream.tuples[late]}

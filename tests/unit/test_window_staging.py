@@ -44,7 +44,7 @@ def answer(name: str, end: int, counts: list[int], lost: int) -> Answer:
 @pytest.mark.parametrize("worth_more", [1 << 20, 600])
 def test_each_file_holds_the_rows_of_its_view(tmp_path: Path, worth_more: int) -> None:
     views = {f"v{number}": view(f"v{number}") for number in range(VIEWS)}
-    stage = ResultStage(tmp_path, 1, lambda operator: views)  # noqa: ARG005
+    stage = ResultStage(None, tmp_path, 1, lambda operator: views)  # noqa: ARG005
     for number in range(VIEWS):
         for end in (10, 15):
             stage.add(7, answer(f"v{number}", end, [number, end] + [1] * (number % 5), number % 3))
@@ -57,7 +57,7 @@ def test_each_file_holds_the_rows_of_its_view(tmp_path: Path, worth_more: int) -
     assert [each.view for each in staged] == list(views)
     for number, each in enumerate(staged):
         rows = 2 * (2 + number % 5)
-        table = pq.read_table(each.file.path)
+        table = pq.read_table(each.written.path)
         assert table.column("n").to_pylist() == [
             count for end in (10, 15) for count in [number, end] + [1] * (number % 5)
         ]
@@ -67,4 +67,3 @@ def test_each_file_holds_the_rows_of_its_view(tmp_path: Path, worth_more: int) -
         ]
         assert (each.file.rows, each.said.rows, each.said.overflowed) == (rows, rows, 2 * (number % 3))
         assert (each.operator, each.shard, each.file.kind) == (7, 1, f"7/v{number}")
-        assert each.file.size == Path(each.file.path).stat().st_size

@@ -28,6 +28,8 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from window_cases import stream_of
 
+pytestmark = pytest.mark.usefixtures("own_commits")
+
 SIZE, EACH, SINCE, FAR_BACK = 20, 10, 10_000, 2_000
 VIEW = WindowPlan(
     "v", "t", Windows(SIZE, SIZE), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.1)
@@ -46,7 +48,7 @@ class Stream:
         self.log.path("partials", "").mkdir(parents=True)
         self.shard = Shard()
         self.answers: list[Answer] = []
-        self._tidier = Segments(self.log.folder, 0, 1 << 40, lambda: self._number)
+        self._tidier = Segments(self.log.log, 0, 1 << 40, lambda: self._number)
         self._newest = SINCE
         self._number = -1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from log_places import log_at
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log import run_levels, segments, stream_log
@@ -26,8 +27,8 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._log = StreamLog(folder)
-        self._tidier = Segments(folder, SEGMENT / 1e6, 1 << 40, lambda: self._entries)
+        self._log = StreamLog(log_at(folder))
+        self._tidier = Segments(log_at(folder), SEGMENT / 1e6, 1 << 40, lambda: self._entries)
         self._entries = 0
         self._before: int | None = None
 
@@ -65,8 +66,10 @@ class Log:
     @property
     def left(self) -> tuple[list[str], set[int]]:
         """The folders of demands, and the demands that `lacks` has."""
-        folders = sorted(path.name for path in LogReader(self.folder).path(TUPLES_FILES, "").iterdir())
-        return folders, set(LogReader(self.folder).kept().lacks)
+        folders = sorted(
+            path.name for path in LogReader(log_at(self.folder)).path(TUPLES_FILES, "").iterdir()
+        )
+        return folders, set(LogReader(log_at(self.folder)).kept().lacks)
 
 
 @pytest.fixture

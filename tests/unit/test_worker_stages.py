@@ -17,9 +17,14 @@ from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.patterns import TextPattern
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.settings import Settings
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.worker import SentSequence, TaskContextData, stage_for
 
 ROWS = 1_000
+
+#: nothing is stored
+STORE = BatchFiles.of(Layout.of("nowhere", None), "s", None, 0)
 
 
 def _program() -> StreamProgram:
@@ -39,7 +44,7 @@ def test_a_sequence_is_installed_in_the_stage_that_is_there() -> None:
         arrangement = pickle.dumps(Arrangement(ArrangementKind.MACRO, order))
         sequence = SentSequence(revision, arrangement) if revision else None
         context = TaskContextData(
-            ("test_worker_stages", 0), shipped, sequence, "", "", 0, 2**62, -(2**62), 0, -(2**62)
+            ("test_worker_stages", 0), shipped, sequence, STORE, 0, 2**62, -(2**62), 0, -(2**62)
         )
         stage = stage_for(context)
         stage.process(batch)
@@ -94,7 +99,7 @@ def test_a_stage_takes_over_what_an_earlier_version_has_in_common_with_it() -> N
     for version, names in enumerate(_versions()):
         shipped: Any = SimpleNamespace(value=pickle.dumps(program(version, names)))
         context = TaskContextData(
-            ("taking_over", version), shipped, None, "", "", 0, 2**62, -(2**62), 0, -(2**62)
+            ("taking_over", version), shipped, None, STORE, 0, 2**62, -(2**62), 0, -(2**62)
         )
         stages.append(stage_for(context))
         found = [each.to_pylist() for each in stages[-1].process(batch)[1:]]

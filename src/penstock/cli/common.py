@@ -7,7 +7,7 @@ are there.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
@@ -62,6 +62,8 @@ PageToken = Annotated[
     ),
 ]
 
+#: what options of stores begin with
+_STORE = "store."
 _FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
 _AGGREGATES = "{'name': (function or class, 'SQL TYPE'), ...}"
 #: name -> (what is called, SQL type of its result)
@@ -88,6 +90,7 @@ def open_script(
     tune: list[str] | None,
     functions: Path | None,
     purpose: Purpose = "brief",
+    folders: Sequence[str] = (),
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
@@ -100,6 +103,7 @@ def open_script(
         tune: Penstock's settings, each NAME=VALUE.
         functions: a Python module with FUNCTIONS, AGGREGATES or both.
         purpose: what a JVM is started for; where it is to run the script, there must be something to run.
+        folders: paths or addresses that the session reads or writes beside those of the tables.
 
     Raises:
         InputError: a mistake in the script, its sources or the options, or several (`MistakesError`).
@@ -107,7 +111,7 @@ def open_script(
     settings = read_settings(tune)
     pairs = named_values("--conf", "KEY=VALUE", conf)
     text = read_script(path)
-    from penstock.spark.sources.option_paths import check_paths
+    from penstock.spark.sources.option_paths import check_paths, stores_of
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
@@ -119,8 +123,8 @@ def open_script(
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
     if not _is_left(parsed, mistakes):
         mistakes.raise_any()
-    if any(table.source.lower() == "kafka" for table in parsed.tables):
-        pairs |= _connector(pairs)
+    reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
+    pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])
     engine = build_engine(master, pairs, settings, purpose)
     for name, (function, returns) in registered.items():
         engine.function(name, function, returns)
@@ -148,14 +152,22 @@ def tell_warnings(engine: Engine, console: Console) -> None:
 
 
 def read_settings(tune: list[str] | None) -> Settings:
-    """The settings that --set asks for.
+    """The settings that --set asks for; options of stores (`store.NAME=VALUE`) become variables of this process's environment.
 
     Raises:
         InputError: one is not NAME=VALUE, unknown or out of range.
     """
     from penstock.settings import Settings, tuned
 
-    return tuned(Settings(), named_values("--set", "NAME=VALUE", tune))
+    values = named_values("--set", "NAME=VALUE", tune)
+    options = {
+        name.removeprefix(_STORE): values.pop(name) for name in list(values) if name.startswith(_STORE)
+    }
+    if options:
+        from penstock.stores.address import export_options
+
+        export_options(options)
+    return tuned(Settings(), values)
 
 
 def build_engine(master: str | None, conf: dict[str, str], settings: Settings, purpose: Purpose) -> Engine:
@@ -176,7 +188,7 @@ def build_engine(master: str | None, conf: dict[str, str], settings: Settings, p
 @contextmanager
 def told_page(
     console: Console,
-    folder: Path,
+    folder: str,
     address: str | None,
     token: str | None,
     metrics: str | None = None,
@@ -212,17 +224,24 @@ def told_page(
         yield
 
 
-def _connector(conf: dict[str, str]) -> Mapping[str, str]:
-    """The Spark settings that add the Kafka connector; prints where it is from.
+def session_libraries(conf: dict[str, str], *, kafka: bool, stores: Iterable[str]) -> Mapping[str, str]:
+    """The Spark settings that add what a script needs beyond Spark's own jars; prints where it is from.
 
     Raises:
         InputError: a variable of the environment names a folder without it.
     """
-    from penstock.spark.sessions.connector import find_connector
+    from penstock.spark.sessions.connector import kafka_connector
+    from penstock.spark.sessions.file_systems import file_systems
+    from penstock.spark.sessions.libraries import find_libraries
 
-    connector = find_connector(conf)
-    Console(stderr=True, soft_wrap=True).print(str(connector), highlight=False, markup=False)
-    return connector.conf
+    needed = file_systems(map(str, stores))
+    if kafka:
+        needed.append(kafka_connector())
+    settings: dict[str, str] = {}
+    for found in find_libraries(needed, conf):
+        Console(stderr=True, soft_wrap=True).print(str(found), highlight=False, markup=False)
+        settings |= found.conf
+    return settings
 
 
 def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:

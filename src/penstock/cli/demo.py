@@ -61,7 +61,7 @@ def demo(
     data = output.parent / "demo-data"
     # the other parts have functions of their own, which no file has
     script = Script.of(written_script(data), None, (), ()) if part is Part.QUERIES else None
-    with told_page(console, output, None if no_page else page, page_token, script=script):
+    with told_page(console, str(output), None if no_page else page, page_token, script=script):
         if output.exists():
             shutil.rmtree(output)
         console.print("Preparing the data, and starting Spark", highlight=False)

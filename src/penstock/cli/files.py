@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ class FilesFormat(StrEnum):
 
 
 def files(
-    folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
+    folder: Annotated[str, typer.Argument(help="Results folder.", metavar="DIR")],
     name: Annotated[str | None, typer.Argument(help="Stream or view. Default: all.", metavar="NAME")] = None,
     output_format: Annotated[
         FilesFormat,

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.common import Conf, Functions, PageToken, Tune, read_script
 from penstock.page.listening import DEFAULT_PORT, LOOPBACK, METRICS_TOKEN_VARIABLE
 
-Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
+Folder = Annotated[str, typer.Argument(help="Results folder of a run.", metavar="DIR")]
 
 
 def page(

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from penstock.cli.common import session_libraries
 from penstock.errors import InputError, PenstockError, UnknownNameError
 from penstock.monitor.figures import counted
 
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 
 def results(
-    folder: Annotated[Path, typer.Argument(help="Results folder.", metavar="DIR")],
+    folder: Annotated[str, typer.Argument(help="Results folder.", metavar="DIR")],
     view: Annotated[str, typer.Argument(help="Name of a view of that folder.", metavar="VIEW")],
     changes: Annotated[
         bool,
@@ -74,7 +74,9 @@ def results(
     ] = Format.TABLE,
 ) -> None:
     """Print the rows of a view."""
-    if not folder.is_dir():
+    from penstock.spark.storage.store_paths import store_path
+
+    if not store_path(folder).is_dir():
         raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
     for option, is_given in (("--all", all_definitions), ("--final", final_only)):
         if is_given and (misses or changes):
@@ -83,7 +85,7 @@ def results(
         raise InputError("--definition and --misses exclude each other: --misses covers all definitions.")
     from penstock.spark.storage.layout import Layout
 
-    layout = Layout(folder.resolve(), folder.resolve())
+    layout = Layout.of(folder, folder)
     _require_views(folder, layout)
     if misses:
         _print_misses(layout, view, limit, output_format)
@@ -105,7 +107,7 @@ def results(
         _say_why_none(folder, layout, view)
 
 
-def _require_views(folder: Path, layout: Layout) -> None:
+def _require_views(folder: str, layout: Layout) -> None:
     """Make sure that a run has declared views.
 
     Raises:
@@ -115,12 +117,12 @@ def _require_views(folder: Path, layout: Layout) -> None:
     from penstock.monitor.no_rows import no_views_words
     from penstock.spark.reporting.catalog import known_catalog
 
-    is_ours = (folder / "_penstock").is_dir()
+    is_ours = (layout.output / "_penstock").is_dir()
     if is_ours and not layout.catalog.exists() and known_catalog(layout) is None:
         raise InputError(f"{folder}: {no_views_words(folder_status(folder))}")
 
 
-def _say_why_none(folder: Path, layout: Layout, view: str) -> None:
+def _say_why_none(folder: str, layout: Layout, view: str) -> None:
     """Print why a view has no rows to the standard error."""
     from penstock.monitor.folder import folder_status
     from penstock.monitor.no_rows import no_rows_words
@@ -270,7 +272,7 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> int | N
     return found.count
 
 
-def _print_computed(folder: Path, asked: Asked, output_format: Format) -> int:
+def _print_computed(folder: str, asked: Asked, output_format: Format) -> int:
     """Prints rows that Spark computes, and returns how many."""
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import as_texts, open_results, rows_as_json
@@ -281,8 +283,8 @@ def _print_computed(folder: Path, asked: Asked, output_format: Format) -> int:
     told = f"Starting Spark to compute the columns of {asked.view} ..."
     Console(stderr=True).print(told, highlight=False, markup=False)
     frame = open_results(
-        build_session("local[*]", {}, purpose="brief"),
-        folder.resolve(),
+        build_session("local[*]", session_libraries({}, kafka=False, stores=[folder]), purpose="brief"),
+        folder,
         asked.view,
         asked.changes,
         asked.definition,
@@ -300,5 +302,5 @@ def _print_computed(folder: Path, asked: Asked, output_format: Format) -> int:
     formless = [field.name for field in arrow_schema(rows.schema) if not has_form(field.type)]
     printable = as_texts(rows, formless).toArrow().rename_columns(frame.columns)
     count = frame.count()
-    asked.print(Layout(folder, folder), printable, count, output_format)
+    asked.print(Layout.of(folder, folder), printable, count, output_format)
     return int(count)

@@ -21,6 +21,7 @@ from penstock.cli.common import (
     Script,
     Tune,
     open_script,
+    read_settings,
     tell_warnings,
     told_page,
 )
@@ -35,9 +36,11 @@ _PRINTED_SECONDS = 5.0
 
 def run(
     script: Script,
-    output: Annotated[Path, typer.Option(help="Results folder.", metavar="DIR")] = Path("penstock-out"),
+    output: Annotated[
+        str, typer.Option(help="Results folder, or s3://BUCKET/PREFIX, gs:// or az://.", metavar="DIR")
+    ] = "penstock-out",
     checkpoint: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="Folder with the state for restarts; default: inside the results folder.", metavar="DIR"
         ),
@@ -94,8 +97,12 @@ def run(
         raise InputError("--ended requires --available-now.")
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
     asked = Asked.of(script, functions, conf or (), tune or ())
-    with _kept_for_us(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
-        engine, text = open_script(script, master, conf, tune, functions, purpose="run")
+    # options of stores count from here on
+    read_settings(tune)
+    with _checked(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
+        engine, text = open_script(
+            script, master, conf, tune, functions, purpose="run", folders=[output, checkpoint or output]
+        )
         tell_warnings(engine, console)
         watcher = Watcher(script, text, engine, console) if watch else None
         printed = Layout.of(output, checkpoint).spark_log
@@ -198,21 +205,15 @@ class Starting:
 
 
 @contextmanager
-def _kept_for_us(output: Path, checkpoint: Path | None) -> Iterator[None]:
-    """Check the folders before Spark starts, and lock an existing checkpoint."""
+def _checked(output: str, checkpoint: str | None) -> Iterator[None]:
+    """Check the folders before Spark starts, and report the start to their readers."""
     from penstock.spark.reporting.starting import told_as_starting
-    from penstock.spark.storage.checkpoint_lock import CheckpointLock
     from penstock.spark.storage.layout import Layout
 
     layout = Layout.of(output, checkpoint)
     layout.check()
-    lock = CheckpointLock(layout.checkpoint) if layout.checkpoint.is_dir() else None
-    try:
-        with told_as_starting(layout) if lock is not None else nullcontext():
-            yield
-    finally:
-        if lock is not None:
-            lock.release()
+    with told_as_starting(layout) if layout.checkpoint.is_dir() else nullcontext():
+        yield
 
 
 @contextmanager

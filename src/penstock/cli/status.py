@@ -6,14 +6,13 @@ import json
 import sys
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.cli.common import TextFormat
 
-Folder = Annotated[Path, typer.Argument(help="Results folder of a run.", metavar="DIR")]
+Folder = Annotated[str, typer.Argument(help="Results folder of a run.", metavar="DIR")]
 _COLUMNS = ("batch", "reason", "origin", "record", "number", "time")
 #: seconds that are spent on how many early answers were within their bound
 _JUDGING_SECONDS = 2.0
@@ -122,7 +121,7 @@ def quarantine(
             print(_why_none(folder, name))
 
 
-def _why_none(folder: Path, name: str) -> str:
+def _why_none(folder: str, name: str) -> str:
     from penstock.monitor.figures import counted
     from penstock.monitor.folder import folder_status
 

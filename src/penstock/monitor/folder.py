@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError, InputError, UnknownNameError
@@ -19,14 +19,15 @@ from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import LANES, TABLES
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.files import newest_first
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
+from penstock.spark.storage.store_paths import StorePath, by_time, modified_at, opened, store_path
+from penstock.stores.ledger import Writer
+from penstock.stores.processes import is_running
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
@@ -36,20 +37,21 @@ _JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
 _LEFT = ("ended", "stopped", "failed", "refused")
 
 
-def folder_layout(folder: Path) -> Layout:
+def folder_layout(folder: str | StorePath) -> Layout:
     """The layout of a results folder.
 
     Raises:
         InputError: there is none, or it is not Penstock's.
     """
-    if not folder.is_dir():
+    place = store_path(folder)
+    if not place.is_dir():
         raise InputError(f"Results folder {folder} does not exist. A run creates it when it starts.")
-    if not (folder / "_penstock").is_dir():
+    if not (place / "_penstock").is_dir():
         raise InputError(f"{folder} is not a results folder of Penstock: it has no folder _penstock.")
-    return Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
+    return Layout.of(place, None)
 
 
-def folder_status(folder: Path, catalog: Document | None = None) -> Document:
+def folder_status(folder: str | StorePath, catalog: Document | None = None) -> Document:
     """All that the files of a results folder say of its runs.
 
     Args:
@@ -85,8 +87,7 @@ def folder_status(folder: Path, catalog: Document | None = None) -> Document:
     document = book.document()
     document.pop("at_time", None)
     document["output"] = str(layout.output)
-    holder = lock_holder(Path(document.get("checkpoint") or layout.checkpoint))
-    _judge(document, holder)
+    _judge(document, layout.ledger.owner())
     for name in catalog["streams"]:
         stream = document["streams"].setdefault(name, {})
         _of_stream(layout, document, name, stream)
@@ -131,7 +132,7 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
         name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables", "behind_seconds")
     }
     reach = lanes[-1].get("streams") or {}
-    whole = Layout(layout.output, Path(document.get("checkpoint") or layout.checkpoint))
+    whole = Layout.of(layout.output, document.get("checkpoint"))
     logs = {stream: LogReader(whole.log(stream)) for stream in view["streams"] if stream in reach}
     newest = {stream: log.newest() for stream, log in logs.items()}
     behind = {stream: entry.number - reach[stream] for stream, entry in newest.items() if entry is not None}
@@ -200,7 +201,7 @@ def quarantined_records(layout: Layout, stream: str, most: int) -> Iterator[dict
 def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iterator[dict[str, Any]]:
     folder = layout.quarantine(stream)
     if is_static:
-        files = [(each.stem, each) for each in newest_first(folder, "*.parquet")]
+        files = [(each.stem, each) for each in by_time(folder, "*.parquet")]
     else:
         listed = reversed(
             [each for each in read_published(layout, stream).files if each.kind == "quarantine"]
@@ -215,8 +216,9 @@ def _records(layout: Layout, stream: str, most: int, *, is_static: bool) -> Iter
     given = 0
     for batch, path in files:
         try:
-            rows = pq.ParquetFile(path).read()
-            written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            with opened(path) as local:
+                rows = pq.ParquetFile(local).read()
+            written = datetime.fromtimestamp(modified_at(path), UTC).isoformat(timespec="seconds")
         except FileNotFoundError:  # cleaned up, or merged just now
             continue
         except (OSError, ValueError) as error:
@@ -239,16 +241,23 @@ def _text(record: bytes | str | None) -> str | None:
     return record.decode("utf-8", "replace") if isinstance(record, bytes) else record
 
 
-def _judge(document: Document, holder: int | None) -> None:
-    """What the run is doing: what it said last, and whether its process is still there."""
+def _judge(document: Document, owner: Writer | None) -> None:
+    """What the run is doing: what it said last, and whether its process is still there.
+
+    Args:
+        document: takes it in.
+        owner: who has the ledger open for writing; one of another host may have ended.
+    """
     said = document["state"]
     starting = document.pop("starting", None)
-    if starting is not None:
-        document.update(_starting(starting, holder))
-    elif holder is not None:
-        if document.get("pid") != holder or said == "unknown":
-            document["state"] = "starting"
-        document["pid"] = holder
+    if owner is not None:
+        if starting is not None or document.get("pid") != owner.process or said == "unknown":
+            document.update(state="starting", reason=None)
+        if starting is not None:
+            document["started"] = starting["time"]
+        document["pid"] = owner.process
+    elif starting is not None:
+        document.update(_starting(starting))
     elif said == "running":
         document["state"] = "dead"
         document["reason"] = (
@@ -259,16 +268,18 @@ def _judge(document: Document, holder: int | None) -> None:
         document["state"] = "never started"
 
 
-def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
-    """What is told of a run that has begun and has not reported yet.
+def _starting(starting: Mapping[str, Any]) -> Document:
+    """What is told of a run that has begun and has not opened the ledger yet.
 
     Args:
-        starting: its `pid` and `time`.
-        holder: the process that holds the checkpoint's lock.
+        starting: its `pid`, `host` and `time`.
     """
     told = {"pid": starting["pid"], "started": starting["time"]}
-    if holder is not None:
-        return {**told, "state": "starting", "reason": None, "pid": holder}
+    begun = datetime.fromisoformat(starting["time"]).timestamp()
+    if starting.get("host", socket.gethostname()) != socket.gethostname() or is_running(
+        starting["pid"], begun
+    ):
+        return {**told, "state": "starting", "reason": None}
     reason = (
         f"process {starting['pid']} ended while it was starting (killed, out of memory, or the machine stopped). "
         "Run the same command again to continue"
@@ -278,8 +289,8 @@ def _starting(starting: Mapping[str, Any], holder: int | None) -> Document:
 
 def _of_stream(layout: Layout, document: Document, name: str, stream: Document) -> None:
     stream["state"] = stream_state(stream, run=document["state"])
-    checkpoint = Path(document.get("checkpoint") or layout.checkpoint)
-    at_hand = planned_after(Layout(layout.output, checkpoint).spark(name), stream.get("batch", -1))
+    whole = Layout.of(layout.output, document.get("checkpoint"))
+    at_hand = planned_after(whole.spark(name), stream.get("batch", -1))
     if at_hand is not None:
         age = round(datetime.now(UTC).timestamp() - at_hand.pop("planned"), 3)
         stream["at_hand"] = {**at_hand, "age_seconds": age}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import UnknownNameError
@@ -12,6 +11,7 @@ from penstock.monitor.folder import folder_layout
 from penstock.spark.publication.manifests import located, read_published
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.storage.layout import Layout, is_of_log
+from penstock.spark.storage.store_paths import StorePath
 
 #: kinds of files that are a stream's; those of others end in the name of a view
 _OF_STREAM = ("matches", "quarantine")
@@ -29,7 +29,7 @@ class ReadableFile:
         rows, bytes: its size.
     """
 
-    path: Path
+    path: StorePath
     kind: str
     name: str
     first: int
@@ -38,7 +38,7 @@ class ReadableFile:
     bytes: int
 
 
-def published_files(folder: Path, name: str | None = None) -> list[ReadableFile]:
+def published_files(folder: str | StorePath, name: str | None = None) -> list[ReadableFile]:
     """List the published files of a results folder, in order of batch within a kind and name.
 
     Args:

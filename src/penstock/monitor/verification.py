@@ -18,12 +18,11 @@ from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import check_run
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import is_kept, shown_folder
+from penstock.spark.publication.kinds import folder_of, is_required
 from penstock.spark.publication.manifests import ListedFile, located, read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.bindings import PlanLog
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.columns import batches_of, metadata_of
 from penstock.spark.storage.deadlines import read_deadlines
 from penstock.spark.storage.documents import read_json, unsealed
@@ -35,6 +34,7 @@ from penstock.spark.storage.formats import (
     CUT,
     EITHER_PLAN,
     LANE,
+    LEAVING,
     LOG_ENTRY,
     LOG_KEPT,
     LOG_READER,
@@ -43,10 +43,12 @@ from penstock.spark.storage.formats import (
     OPERATOR_VIEWS,
     PROGRAM,
     READ_FILES,
+    REPLACED,
     RESULT_VIEWS,
     SCHEDULE,
     SESSION,
     SHARDS,
+    STATIC,
     TOPICS,
     EitherFormat,
     Format,
@@ -54,9 +56,9 @@ from penstock.spark.storage.formats import (
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
-from penstock.spark.storage.names import from_disk
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
-from penstock.stores.sqlite_ledger import SqliteReader
+from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
+from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
 #: documents of the ledger by the first part of their keys; those of registers are read by what knows more of them
@@ -72,6 +74,13 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "topics": TOPICS,
     "lane": LANE,
     "cut": CUT,
+    "log": LOG_KEPT,
+    "entry": LOG_ENTRY,
+    "segment": LOG_SEGMENT,
+    "leaving": LEAVING,
+    "replaced": REPLACED,
+    "replaced_log": REPLACED,
+    "reader": LOG_READER,
     "catalog_base": BASE,
     "result_views": RESULT_VIEWS,
 }
@@ -79,9 +88,6 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
 _DOCUMENTS: tuple[tuple[str, Format], ...] = (
     ("*/replay/schedule.json", SCHEDULE),
     ("*/replay/network.json", NETWORK),
-    ("*/log/kept.json", LOG_KEPT),
-    ("*/log/readers/*.json", LOG_READER),
-    ("*/log/segments/[0-9]*.json", LOG_SEGMENT),
 )
 
 
@@ -92,12 +98,10 @@ class Fault:
     Attributes:
         path: the file.
         fault: the rest of a sentence that begins with it.
-        is_mended: whether the next start mends it, so that nothing is lost.
     """
 
     path: str
     fault: str
-    is_mended: bool = False
 
 
 @dataclass(slots=True)
@@ -111,8 +115,8 @@ class Findings:
         bytes: of them.
     """
 
-    output: Path
-    checkpoint: Path
+    output: StorePath
+    checkpoint: StorePath
     writer: int | None = None
     files: int = 0
     bytes: int = 0
@@ -123,9 +127,9 @@ class Findings:
         """What is wrong, each file once, in the order found."""
         return list(self._faults.values())
 
-    def note(self, path: str, fault: str, *, is_mended: bool = False) -> None:
+    def note(self, path: str, fault: str) -> None:
         """Takes in what is wrong with a file; of several faults the first."""
-        self._faults.setdefault(path, Fault(path, fault, is_mended))
+        self._faults.setdefault(path, Fault(path, fault))
 
     def look(self, path: object, check: Callable[[], _Found]) -> _Found | None:
         """What a check gives; None where it found something wrong.
@@ -146,19 +150,19 @@ class Findings:
             # a damaged footer may name a codec or type that pyarrow has not got
             self.note(str(path), f"cannot be read: {error}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            # documents from before there were checksums
+            # what can be parsed, but is not what Penstock writes
             self.note(str(path), f"is damaged: {error!r}")
         return None
 
-    def read(self, path: Path, check: Callable[[], object]) -> None:
+    def read(self, path: StorePath, check: Callable[[], object]) -> None:
         """Counts a file that is there, and looks at it."""
         if path.exists():
             self.files += 1
-            self.bytes += path.stat().st_size
+            self.bytes += size_of(path)
         self.look(path, check)
 
 
-def verify(folder: Path) -> Findings:
+def verify(folder: str | StorePath) -> Findings:
     """Reads all documents and files of a results folder and its checkpoint.
 
     Args:
@@ -168,12 +172,14 @@ def verify(folder: Path) -> Findings:
         InputError: there is none, or it is not Penstock's.
     """
     layout = folder_layout(folder)
-    checkpoint = Path(read_status(layout).get("checkpoint") or layout.checkpoint)
+    checkpoint = store_path(read_status(layout).get("checkpoint") or layout.checkpoint)
     # a folder that was copied or moved with its checkpoint inside still names where that was
-    if checkpoint.parts[-2:] == layout.checkpoint.parts[-2:]:
+    if str(checkpoint).split("/")[-2:] == str(layout.checkpoint).split("/")[-2:]:
         checkpoint = layout.checkpoint
     layout = Layout(layout.output, checkpoint)
-    found = Findings(layout.output, checkpoint, lock_holder(checkpoint))
+    found = Findings(layout.output, checkpoint)
+    owner = found.look(layout.ledger.path, layout.ledger.owner)
+    found.writer = None if owner is None else owner.process
     _output(layout, found)
     if found.writer is None:
         _checkpoint(layout, found)
@@ -186,39 +192,33 @@ def _output(layout: Layout, found: Findings) -> None:
     found.read(layout.status, lambda: read_json(layout.status, STATUS))
     _ledger(layout, found)
     found.look(layout.catalog, lambda: known_catalog(layout))
-    for name in layout.queries():
+    for name in found.look(layout.ledger, layout.queries) or ():
         published = found.look(layout.manifests(name), lambda name=name: read_published(layout, name))  # type: ignore[misc]
         for file in published.files if published is not None else ():
             _published(layout, name, file, found)
 
 
 def _published(layout: Layout, name: str, file: ListedFile, found: Findings) -> None:
-    shown = shown_folder(layout, name, file.kind) / file.name
-    if not is_kept(file.kind) and not shown.exists():
+    where = folder_of(layout, name, file.kind) / file.name
+    if not is_required(file.kind) and not where.exists():
         # whoever has seen to quarantined records may remove them; the log says what of its files is there
         return
-    path = found.look(shown, lambda: located(layout, name, file))
+    path = found.look(where, lambda: located(layout, name, file))
     if path is None:
         return
     found.read(path, lambda: _check_listed(path, file))
-    if not is_kept(file.kind):
-        return
     stream, _, _ = name.rpartition(".results")
     operator, _, _ = file.kind.partition("/")
     if stream and operator.isdigit() and not layout.result_views(stream)[int(operator)].exists():
         found.note(str(layout.result_views(stream)[int(operator)]), f"({RESULT_VIEWS.kind}) is missing")
-    if not shown.exists():
-        found.note(str(shown), "is missing; the next start restores it", is_mended=True)
-    elif not shown.samefile(path):
-        found.look(shown, lambda: _check_listed(shown, file))
 
 
-def _check_listed(path: Path, file: ListedFile) -> None:
-    if file.crc is None:
-        _read_parquet(path)
-    elif checksum_of(path) != file.crc:
+def _check_listed(path: StorePath, file: ListedFile) -> None:
+    with opened(path) as local:
+        crc = checksum_of(local)
+    if crc != file.crc:
         raise DamagedError(str(path), "is damaged: its content differs from what Penstock published")
-    if path.suffix == ".parquet" and metadata_of(path).num_rows != file.rows:
+    if path.name.endswith(".parquet") and metadata_of(path).num_rows != file.rows:
         raise DamagedError(
             str(path), f"is damaged: it does not have the {counted(file.rows, 'row')} that Penstock published"
         )
@@ -228,30 +228,32 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     root = layout.checkpoint
     found.read(root / "identity.json", lambda: _check_identity(root / "identity.json"))
     found.look(root / "identity.json", layout.check)
-    for pattern, format_ in _DOCUMENTS:
-        _documents(root, pattern, format_, found)
+    if isinstance(root, Path):
+        for pattern, format_ in _DOCUMENTS:
+            _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in layout.planned():
+    for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
-    for ledger in sorted(root.glob("*/files.jsonl")):
-        found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
-    for keyed in sorted(root.glob("*/spark-keyed")):
-        shards = layout.shards(from_disk(keyed.parent.name))
-        if not shards.exists():
-            found.note(str(shards), f"({SHARDS.kind}) is missing")
-    for log in sorted(root.glob("*/log")):
-        _log(LogReader(log), found)
-    for path in sorted(root.glob("_lanes/*/static/**/*.arrow")):
-        found.read(path, lambda path=path: check_run(path))  # type: ignore[misc]
-    for path in sorted(root.glob("*/replay/**/*.parquet")):
+        ledger = layout.read_files(stream)
+        if ledger.exists():
+            found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
+        if layout.keyed_spark(stream).is_dir() and not layout.shards(stream).exists():
+            found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
+    for name in found.look(layout.ledger, layout.logs) or ():
+        _log(LogReader(layout.log(name)), found)
+    for lane in found.look(layout.ledger, layout.lanes.names) or ():
+        versions = found.look(layout.static_versions(lane), lambda lane=lane: _static_files(layout, lane))  # type: ignore[misc]
+        for name in versions or ():
+            found.read(root / name, lambda name=name: check_run(root / name))  # type: ignore[misc]
+    for path in sorted(root.glob("*/replay/**/*.parquet")) if isinstance(root, Path) else ():
         found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
-    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed"))):
+    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed")), key=str):
         for path in summed_files(folder):
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
-        for path in missing_batches(folder):
-            found.note(str(path), "(of Spark's checkpoint) is missing")
+        for missing in missing_batches(folder):
+            found.note(str(missing), "(of Spark's checkpoint) is missing")
 
 
 def _ledger(layout: Layout, found: Findings) -> None:
@@ -261,9 +263,9 @@ def _ledger(layout: Layout, found: Findings) -> None:
     if reader is None:
         return
     found.files += 1
-    found.bytes += path.stat().st_size
-    if isinstance(reader, SqliteReader):
-        with reader.snapshot() as view:
+    found.bytes += path.stat().st_size if isinstance(path, Path) else 0
+    with reader.snapshot() as view:
+        if isinstance(view, SqliteView):
             found.look(path, view.check_sums)
     for key, _ in found.look(path, lambda: list(reader.scan())) or ():
         document = StoredDocument(layout.ledger, key)
@@ -278,7 +280,7 @@ def _plans(layout: Layout, stream: str, found: Findings) -> None:
     found.look(layout.plans(stream), log.newest)
 
 
-def _check_identity(path: Path) -> None:
+def _check_identity(path: StorePath) -> None:
     if read_json(path, IDENTITY) is None:
         raise DamagedError(str(path), f"({IDENTITY}) is missing")
 
@@ -301,9 +303,15 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
         if batch not in bound:
             found.note(str(layout.bindings(stream)[batch]), f"({BINDING.kind}) is missing")
     log = LogReader(layout.log(stream))
-    newest = found.look(log.folder, log.newest)
+    newest = found.look(log.log, log.newest)
     if newest is not None:
-        found.look(log.folder, lambda: refuse_lost_program(layout, stream, newest.plan))
+        found.look(log.log, lambda: refuse_lost_program(layout, stream, newest.plan))
+
+
+def _static_files(layout: Layout, lane: str) -> list[str]:
+    documents = layout.static_versions(lane)
+    found = (STATIC.opened(each, documents[number]) for number, each in documents.all(STATIC.kind).items())
+    return [name for document in found for name in document["files"]]
 
 
 def _check_ledger(ledger: Path) -> None:
@@ -312,17 +320,16 @@ def _check_ledger(ledger: Path) -> None:
 
 
 def _log(log: LogReader, found: Findings) -> None:
-    newest, kept = found.look(log.folder, log.newest), found.look(log.kept_path, log.kept)
+    newest, kept = found.look(log.log, log.newest), found.look(log.log.kept, log.kept)
     if newest is None or kept is None:
         return
-    for reader, mark in (found.look(log.folder / "readers", log.marks) or {}).items():
+    for reader, mark in (found.look(log.log.readers, log.marks) or {}).items():
         if mark > newest.number:
-            path = log.entry_path(newest.number + 1)
-            found.note(str(path), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
+            missing = log.log.entries[newest.number + 1]
+            found.note(str(missing), f"({LOG_ENTRY.kind}) is missing: {reader} has read up to entry {mark}")
     named: dict[tuple[str, str], None] = {}
     for number in range(kept.first, newest.number + 1):
-        entry = found.look(log.entry_path(number), lambda number=number: log.entry(number))  # type: ignore[misc]
-        found.files += log.entry_path(number).exists()
+        entry = found.look(log.log.entries[number], lambda number=number: log.entry(number))  # type: ignore[misc]
         for kind, names in entry.files.items() if entry is not None else ():
             named.update(dict.fromkeys((kind, name) for name in names))
     for path in _runs(log, named, found):
@@ -337,9 +344,9 @@ def _is_run(kind: str) -> bool:
     return kind.partition("/")[0] == TUPLES_FILES
 
 
-def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[Path]:
+def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[StorePath]:
     """The runs that entries name or that hold what they name, each once, and all others there are."""
-    paths: dict[Path, None] = {}
+    paths: dict[StorePath, None] = {}
     for kind, name in named:
         if _is_run(kind):
             segment = segment_of(name)
@@ -350,10 +357,10 @@ def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -
                     continue
                 path = where
             paths[path] = None
-    others = (log.folder / "files" / TUPLES_FILES).glob("*/[!.]*.arrow")
-    yield from dict.fromkeys([*paths, *sorted(others)])
+    others: list[StorePath] = list(log.path(TUPLES_FILES, "").glob("*/[!.]*.arrow"))
+    yield from dict.fromkeys([*paths, *sorted(others, key=str)])
 
 
-def _read_parquet(path: Path) -> None:
+def _read_parquet(path: StorePath) -> None:
     for _ in batches_of(path):
         pass

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from penstock.errors import InputError, PenstockError
 from penstock.page import priority
 from penstock.page.listening import METRICS_TOKEN_VARIABLE, TOKEN_VARIABLE
+from penstock.spark.storage.store_paths import StorePath
 
 #: seconds after which a question is given up, and bytes of an answer
 _MOST_SECONDS, _MOST_BYTES = 120.0, 4_000_000
@@ -80,7 +81,7 @@ class Asking:
         folder: the results folder.
     """
 
-    def __init__(self, script: Script | None, folder: Path) -> None:
+    def __init__(self, script: Script | None, folder: str | StorePath) -> None:
         self.script = script
         self._folder = folder
         self._is_busy = False

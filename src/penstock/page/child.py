@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.page.asking import Script
 from penstock.page.listening import LOOPBACK, METRICS_TOKEN_VARIABLE, TOKEN_VARIABLE, Place
+from penstock.spark.storage.store_paths import StorePath, store_path
 
 #: seconds that the page has to end, after which it is killed
 _ENDING_SECONDS = 5.0
@@ -36,7 +36,7 @@ def page_address(text: str, option: str = "--page") -> tuple[str, int]:
 
 
 @contextmanager
-def page_beside(folder: Path, *places: Place, script: Script | None = None) -> Iterator[None]:
+def page_beside(folder: str | StorePath, *places: Place, script: Script | None = None) -> Iterator[None]:
     """Has a process serve the page of a results folder, until the block is left or this process is gone.
 
     What asks before the other process is ready waits for it.
@@ -61,7 +61,7 @@ def page_beside(folder: Path, *places: Place, script: Script | None = None) -> I
                 for place in places
             ),
             *([] if script is None else [f"--script={script.path}", *script.options]),
-            *("--", str(folder.absolute())),
+            *("--", str(store_path(folder))),
         ],
         stdin=subprocess.PIPE,
         env=environment,

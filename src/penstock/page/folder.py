@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from penstock.page.overview import overview_answer
 from penstock.page.tail import EventTail
 from penstock.page.views import RowSamples, ViewIndex, ViewTable
 from penstock.spark.reporting.catalog import known_catalog
-from penstock.spark.storage.checkpoint_lock import lock_holder
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import ObjectPath, StorePath
 
 _log = logging.getLogger(__name__)
 #: time between two looks at the event log
@@ -83,7 +84,7 @@ class FolderReader:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | StorePath,
         *,
         awaits: bool = False,
         published: Callable[[], None] = lambda: None,
@@ -92,7 +93,7 @@ class FolderReader:
         if not awaits:
             folder_layout(folder)
         self.folder = folder
-        self.layout = Layout(folder.resolve(), folder.resolve() / "_penstock" / "checkpoint")
+        self.layout = Layout.of(folder, None)
         self.published = published
         self._awaits = awaits
         self._clock = clock
@@ -186,12 +187,16 @@ class FolderReader:
 
     def _signature(self) -> Signature:
         """Changes with everything that the status depends on, but for the clock."""
-        files = (self.layout.events, self.layout.status)
-        checkpoint = self.layout.checkpoint
-        if self._snapshot is not None:
-            checkpoint = Path(self._snapshot.document.get("checkpoint") or checkpoint)
+        status = self.layout.status
         told = self.layout.catalog.signature()
-        return (*map(file_signature, files), told, lock_holder(checkpoint), self.layout.output.is_dir())
+        said = zlib.crc32(status.read_bytes()) if isinstance(status, ObjectPath) else file_signature(status)
+        return (
+            file_signature(self.layout.events),
+            said,
+            told,
+            self.layout.ledger.owner(),
+            self.layout.output.is_dir(),
+        )
 
     def _publish(self) -> None:
         before = self._snapshot

@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import h11
 import uvicorn
@@ -22,6 +21,7 @@ from penstock.page.guard import HEADERS
 from penstock.page.listening import MOST_CONNECTIONS, Place
 from penstock.page.priority import step_back
 from penstock.page.routes import Routes
+from penstock.spark.storage.store_paths import StorePath
 
 #: bytes of a request's line and headers
 _MOST_HEAD = 131_072
@@ -122,7 +122,7 @@ class PageServer(uvicorn.Server):
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | StorePath,
         places: Sequence[Place],
         *,
         awaits: bool = False,
@@ -155,7 +155,7 @@ class PageServer(uvicorn.Server):
 
 
 def serve(
-    folder: Path,
+    folder: str | StorePath,
     places: Sequence[Place],
     *,
     is_child: bool = False,

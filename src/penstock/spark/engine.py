@@ -38,6 +38,7 @@ from penstock.spark.rule_following import follow_files
 from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
+from penstock.spark.sessions.store_access import configure
 from penstock.spark.sessions.zone import keep_zone, require_zone
 from penstock.spark.sinks import SinkFunction
 from penstock.spark.sources.columns import check_columns
@@ -46,6 +47,7 @@ from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import stream_source
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import address_of
 from penstock.spark.view_list import Views
 from penstock.trigger import Trigger
 
@@ -436,7 +438,7 @@ class Engine:
         """
         if (row is None) == (quarantined is None):
             raise InputError("Give either a row or the number of a quarantined record.")
-        asked = Asked(row, quarantined, input, None if output is None else Path(output))
+        asked = Asked(row, quarantined, input, output)
         return why(self._spark, self._declared, view, asked, self._settings.max_record_bytes)
 
     def backtest(
@@ -509,6 +511,8 @@ class Engine:
                     "The engine has nothing to run: declare at least one stream and one view on it."
                 )
             layout.check()
+            for folder in (layout.output, layout.checkpoint):
+                configure(self._spark, address_of(folder))
             require_zone(self._spark, layout)
             run = self._execution = Execution(
                 self._spark,
@@ -529,7 +533,7 @@ class Engine:
             try:
                 for name, stream in begun.items():
                     run.prepare(name, stream.source)
-                    if layout.replay(name).is_dir():
+                    if layout.has_replay(name):
                         # its copy of the table was read in this zone
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)

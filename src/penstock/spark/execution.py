@@ -6,14 +6,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from penstock.errors import InputError, StreamFailedError
+from penstock.errors import FencedError, InputError, StreamFailedError
 from penstock.monitor.troubles import unanswered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
@@ -35,6 +36,7 @@ from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.recovery.causes import TAKEN_OVER
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
@@ -48,11 +50,12 @@ from penstock.spark.sources.source import Progress, Source, untold
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.storage.checkpoint_lock import CheckpointLock
 from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import ObjectPath
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
 
@@ -94,7 +97,6 @@ class Execution:
     ) -> None:
         self.spark = spark
         self._progress = progress
-        self.layout = layout
         self._settings = settings
         self._trigger = trigger
         self._functions = functions
@@ -119,20 +121,28 @@ class Execution:
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
         self._stopped = False
+        #: one thread may stop the parts while another finds that the run is fenced
+        self._stopping_parts, self._fencing = threading.Lock(), threading.Lock()
+        #: who has taken the ledger over
+        self._fenced: FencedError | None = None
         with ExitStack() as held:
-            self._lock = CheckpointLock(
-                layout.checkpoint,
-                lambda: self.is_starting or self.active or self._is_unstopped,
-                layout.ledger.close,
+            self._ledger = layout.open(
+                lambda: self.is_starting or self.active or self._is_unstopped, self._end_fenced
             )
-            held.callback(self._lock.release)
-            # only who has the lock: the ledger's writer before is fenced
-            layout.open()
+            held.callback(self._ledger.close)
+            for store in (layout.files, layout.log_store):
+                store.sweep()
+            self.layout = layout = replace(layout, run=self._ledger.writer().epoch)
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)
+            told: list[Callable[[dict[str, Any]], None]] = [self.status_file.book.note]
+            if isinstance(layout.output, ObjectPath):
+                copies = EventCopies(layout.output, layout.run)
+                held.callback(copies.close)
+                told.append(copies.add)
             self.events = EventLog(
                 layout.events,
-                told=self.status_file.book.note,
+                told=partial(_tell_all, told),
                 most_bytes=settings.events_bytes,
                 most_files=settings.events_files,
             )
@@ -177,22 +187,47 @@ class Execution:
             Exception: what kept one from being stopped; all others are, and the checkpoint stays this run's, as that one may
                 still run, until another call stops it, or the process ends.
         """
-        for keeper in self._keepers.values():
-            keeper.prepare_stop()
-        for lane in self.lanes.values():
-            lane.prepare_stop()
-        self._is_unstopped = True
-        try:
-            stop_all(running.stop for running in self._running)
-        finally:
-            self._watch.close()
-        self._is_unstopped = False
+        self._stop_parts()
         with self._ending:
             self.rearranging.close()
             if not self._stopped:
                 self.events.record("run_stopped")
             self._stopped = True
             self._held.close()
+
+    def _stop_parts(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.prepare_stop()
+        for lane in self.lanes.values():
+            lane.prepare_stop()
+        with self._stopping_parts:
+            self._is_unstopped = True
+            try:
+                stop_all(running.stop for running in self._running)
+            finally:
+                self._watch.close()
+            self._is_unstopped = False
+
+    def _end_fenced(self, error: FencedError) -> None:
+        """Ends the run because another one has taken over: its folder takes no more files, reports or events of this one."""
+        with self._fencing:
+            if self._fenced is not None:
+                return
+            self._fenced = error
+        self.status_file.leave()
+        self.events.close()
+        self.events.record("run_failed", cause=TAKEN_OVER, told=str(error))
+        # the thread that has met it may be one of those that are stopped
+        threading.Thread(target=self._stop_fenced, daemon=True, name="penstock-fenced").start()
+
+    def _stop_fenced(self) -> None:
+        # what keeps a part from being stopped is raised by the call of `stop` that follows
+        with suppress(Exception):
+            self._stop_parts()
+
+    def _refuse_fenced(self) -> None:
+        if self._fenced is not None:
+            raise self._fenced
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits until every stream has ended (only with available_now) or one has failed.
@@ -202,20 +237,27 @@ class Execution:
 
         Raises:
             StreamFailedError: something stopped a stream, or a lane could not answer what was available.
+            FencedError: another run has taken over.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
+            self._refuse_fenced()
             # a lane that fails is no matter of the others
-            ended = [
-                each.await_termination(_LOOK_SECONDS)
-                if isinstance(each, IngestQuery)
-                else each.join(_LOOK_SECONDS)
-                for each in self._running
-            ]
+            try:
+                ended = [
+                    each.await_termination(_LOOK_SECONDS)
+                    if isinstance(each, IngestQuery)
+                    else each.join(_LOOK_SECONDS)
+                    for each in self._running
+                ]
+            except StreamFailedError:
+                self._refuse_fenced()
+                raise
             if all(ended):
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        self._refuse_fenced()
         self._refuse_unanswered()
         self._watch.close()
         with self._ending:
@@ -226,7 +268,7 @@ class Execution:
                     query.log.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
-                self._lock.release()
+                self._ledger.close()
         return True
 
     def _refuse_unanswered(self) -> None:
@@ -575,3 +617,8 @@ class Execution:
                 keep = (results.BATCH, results.ORDINAL)
                 own = results.project(rows, view.name, view.projection, keep)
                 sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
+
+
+def _tell_all(told: Sequence[Callable[[dict[str, Any]], None]], event: dict[str, Any]) -> None:
+    for tell in told:
+        tell(event)

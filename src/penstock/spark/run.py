@@ -167,5 +167,6 @@ class Run:
 
         Raises:
             StreamFailedError: a stream failed, or a lane could not answer what was available.
+            FencedError: another run has taken over the checkpoint; this one has stopped.
         """
         return self._execution.await_termination(timeout_seconds)

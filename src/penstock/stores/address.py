@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from penstock.errors import ConnectionFailedError, InputError
+from penstock.errors import ConnectionFailedError, InputError, StoreFailedError
 from penstock.stores.durable import make_folder
 from penstock.stores.file_cache import FileCache
 from penstock.stores.files import Files
@@ -58,6 +59,7 @@ _TRAVELLING = {
         "azure_storage_endpoint",
     ),
 }
+_ONE_SLASH = re.compile(r"(?P<scheme>s3a?|gs|az|azure):/(?P<rest>[^/].*)")
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 #: repetitions of a request: the first look gives up sooner, so that a wrong endpoint is found in seconds
 _RETRIES = {"max_retries": 10, "retry_timeout": timedelta(seconds=60)}
@@ -65,7 +67,9 @@ _FIRST_RETRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 #: file systems that several machines share: SQLite's files would be damaged there
 _SHARED = re.compile(r"nfs|cifs|smb|ceph|glusterfs|lustre|9p|afs|gpfs|beegfs|fuse\.")
 _MOUNTS = Path("/proc/mounts")
-_SQLITE_NAME, _SLATE_NAME = "ledger.db", "ledger"
+#: of the ledger: a file of SQLite, and what is below it in a store of objects
+_COPIES = "penstock-copies-"
+_SQLITE_NAME, LEDGER_NAME = "ledger.db", "ledger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,11 @@ class StoreAddress:
             InputError: it is none, or an option is not the store's.
         """
         found = _URL.match(text)
+        slip = _ONE_SLASH.fullmatch(text)
+        if slip:
+            raise InputError(
+                f"{text}: did you mean {slip['scheme']}://{slip['rest']}? Write ./{text} for a folder of this name"
+            )
         if not found:
             return cls("file", "", str(Path(text).absolute()))
         scheme, parts = found.group(1).lower(), urlsplit(text)
@@ -136,6 +145,10 @@ class StoreAddress:
         """Return the address of something beneath this one."""
         return StoreAddress(self.scheme, self.bucket, f"{self.path}/{part}".lstrip("/"), self.options)
 
+    def pinned(self) -> StoreAddress:
+        """Return this address with the options of the environment, so that it means the same on another machine."""
+        return StoreAddress(self.scheme, self.bucket, self.path, self.configuration())
+
     def files(self, cache: FileCache | None = None) -> Files:
         """Return the files at this address.
 
@@ -145,10 +158,11 @@ class StoreAddress:
         if self.is_local:
             return LocalFiles(Path(self.path))
         if cache is None:
-            folder = Path(tempfile.mkdtemp(prefix="penstock-copies-"))
+            _remove_copies_of_ended()
+            folder = Path(tempfile.mkdtemp(prefix=f"{_COPIES}{os.getpid()}-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             cache = FileCache(folder)
-        return ObjectFiles(self._store(_RETRIES), str(self), cache)
+        return ObjectFiles(self.store(), str(self), cache)
 
     def ledger(self) -> Ledger:
         """Return the ledger at this address, opened for writing: the writer before is fenced; see `Ledger`."""
@@ -157,7 +171,7 @@ class StoreAddress:
         from penstock.stores.slate_ledger import SlateLedger
 
         if self.is_local:
-            make_folder(Path(self.path) / _SLATE_NAME)
+            make_folder(Path(self.path) / LEDGER_NAME)
         return SlateLedger(self._slate())
 
     def ledger_reader(self) -> LedgerReader:
@@ -169,7 +183,7 @@ class StoreAddress:
         """
         if self._has_sqlite():
             return SqliteReader(Path(self.path) / _SQLITE_NAME)
-        if self.is_local and not (place := Path(self.path) / _SLATE_NAME).is_dir():
+        if self.is_local and not (place := Path(self.path) / LEDGER_NAME).is_dir():
             raise FileNotFoundError(errno.ENOENT, "the ledger does not exist", str(place))
         from penstock.stores.slate_ledger import SlateReader
 
@@ -201,6 +215,23 @@ class StoreAddress:
                 f"{self}: the store lacks conditional writes (put if absent), which Penstock needs; use another store"
             )
 
+    def has_objects(self) -> bool:
+        """Return whether an object is at this address of an object store, or below it, which also shows that it can be read.
+
+        Raises:
+            ConnectionFailedError: no such bucket, wrong credentials, no permission, or the store does not answer.
+        """
+        bucket = StoreAddress(self.scheme, self.bucket, "", self.options)._store(_FIRST_RETRIES)
+        try:
+            with failures(str(self), "reading and listing"):
+                if next(iter(bucket.list(self.path or None, chunk_size=1)), None):
+                    return True
+                with suppress(FileNotFoundError):
+                    return bool(self.path and bucket.head(self.path))
+        except StoreFailedError as error:
+            raise ConnectionFailedError(f"{self}: the store does not answer: {error.strerror}") from error
+        return False
+
     def _has_sqlite(self) -> bool:
         """Whether the ledger is one of SQLite: as it was created, else by the file system."""
         return self.is_local and ledger_path(Path(self.path)).name == _SQLITE_NAME
@@ -212,20 +243,21 @@ class StoreAddress:
 
         from penstock.stores.slate_place import SlatePlace
 
-        ledger = self / _SLATE_NAME
+        ledger = self / LEDGER_NAME
         if not self.is_local:
             # SlateDB repeats for long what never succeeds
             with failures(str(self), "reading and listing"):
-                next(iter(self._store(_FIRST_RETRIES).list(f"{_SLATE_NAME}/manifest", chunk_size=1)), None)
+                next(iter(self._store(_FIRST_RETRIES).list(f"{LEDGER_NAME}/manifest", chunk_size=1)), None)
         if self.is_local:
             return SlatePlace(SlateStore.resolve("file:///"), ledger.path.lstrip("/"), str(ledger))
-        for name, value in self._configuration().items():
+        for name, value in self.configuration().items():
             os.environ[name.upper()] = value
         if self._is_plain_http():
             os.environ["AWS_ALLOW_HTTP" if self.scheme == "s3" else "AZURE_ALLOW_HTTP"] = "true"
         return SlatePlace(SlateStore.resolve(f"{self.scheme}://{self.bucket}"), ledger.path, str(ledger))
 
-    def _configuration(self) -> dict[str, str]:
+    def configuration(self) -> dict[str, str]:
+        """Return the store's options: those of the environment, and those of the address, which go before them."""
         found = {
             name: os.environ[name.upper()]
             for name in _TRAVELLING.get(self.scheme, ())
@@ -235,25 +267,58 @@ class StoreAddress:
 
     def _is_plain_http(self) -> bool:
         return any(
-            value.startswith("http://") for name, value in self._configuration().items() if "endpoint" in name
+            value.startswith("http://") for name, value in self.configuration().items() if "endpoint" in name
         )
+
+    def store(self) -> ObjectStore:
+        """Return obstore's client of this address, which must be one of an object store."""
+        return self._store(_RETRIES)
 
     def _store(self, retries: Mapping[str, Any]) -> ObjectStore:
         # each kind has types of its own for what are mappings
         kind: Any = _STORES[self.scheme]
+        for name, value in self.configuration().items():
+            if "endpoint" in name and not value.startswith(("http://", "https://")):
+                raise InputError(f"{name.upper()} is {value}: write http:// or https:// before it")
         client = {"allow_http": True} if self._is_plain_http() else {}
         try:
             store: ObjectStore = kind.from_url(
-                str(self), config=self._configuration(), client_options=client, retry_config=dict(retries)
+                str(self), config=self.configuration(), client_options=client, retry_config=dict(retries)
             )
         except (BaseError, ValueError) as error:
             raise InputError(f"{self}: {short(error)}") from error
         return store
 
 
+def _remove_copies_of_ended() -> None:
+    """Delete the copies of this user's processes that have ended: Spark's workers end without a word."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_COPIES}*-*"):
+        process = folder.name.removeprefix(_COPIES).partition("-")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists() and _MOUNTS.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def export_options(options: Mapping[str, str]) -> None:
+    """Set options of stores as variables of this process's environment, which every store and Spark follow.
+
+    Args:
+        options: by the names of the variables, in any case.
+
+    Raises:
+        InputError: one is no option of a store.
+    """
+    known = tuple(prefix for prefixes in _PREFIXES.values() for prefix in prefixes)
+    for name in options:
+        if not name.lower().startswith(known):
+            raise InputError(
+                f"store.{name} is not an option of a store: their names begin with {', '.join(known)}"
+            )
+    os.environ.update({name.upper(): value for name, value in options.items()})
+
+
 def ledger_path(folder: Path) -> Path:
     """Return where the ledger of a folder is, or would be: a file of SQLite, or a folder of SlateDB."""
-    file, database = folder / _SQLITE_NAME, folder / _SLATE_NAME
+    file, database = folder / _SQLITE_NAME, folder / LEDGER_NAME
     if file.exists() or (not database.is_dir() and not is_shared(folder)):
         return file
     return database

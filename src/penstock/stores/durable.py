@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import uuid
 import zlib
@@ -11,6 +10,8 @@ from pathlib import Path
 
 #: bytes that are in memory as a file's checksum is made
 _SUMMED = 1 << 20
+#: characters of a file's name in a hidden one: no file system takes more than 255 bytes
+_SHOWN = 32
 
 
 def sync_file(path: Path) -> None:
@@ -42,7 +43,7 @@ def _sync(path: Path) -> None:
 
 def beside(path: Path) -> Path:
     """Return a fresh hidden path in the folder of a file, for what becomes that file."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    return path.with_name(f".{path.name[:_SHOWN]}.{uuid.uuid4().hex}")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -86,27 +87,6 @@ def put_bytes_if_absent(path: Path, content: bytes) -> bool:
         written.unlink()
     sync_folder(path.parent)
     return True
-
-
-def second_name(source: Path, target: Path) -> None:
-    """Give a file a second name, in one step; a copy where the file system has no such thing, or it is another one."""
-    try:
-        os.link(source, target)
-    except OSError:
-        copied = beside(target)
-        try:
-            _link_or_copy(source, copied)
-            copied.replace(target)
-        finally:
-            copied.unlink(missing_ok=True)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        sync_file(target)
 
 
 def checksum_of(path: Path, size: int | None = None) -> int:

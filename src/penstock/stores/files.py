@@ -55,6 +55,10 @@ class Files(Protocol):
         """
         ...
 
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Store a file unless it exists; returns False where it does. Of several at one moment one succeeds."""
+        ...
+
     def staging(self, name: str) -> Path:
         """Return a fresh local path where the content of a file may be written, to be put from there without a copy.
 
@@ -65,6 +69,14 @@ class Files(Protocol):
 
     def get(self, name: str) -> bytes:
         """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: no such file.
+        """
+        ...
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file.
 
         Raises:
             FileNotFoundError: no such file.

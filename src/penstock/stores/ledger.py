@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.errors import CheckpointError
 from penstock.stores.keys import BENEATH, BEYOND, Key, encoded_prefix
+from penstock.stores.processes import is_running
 
 Document: TypeAlias = bytes
 #: what `expect` says of a key that must not exist
@@ -76,12 +77,38 @@ class Writer:
     since: float
     is_closed: bool = False
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is a process of another host."""
+        return self.host != socket.gethostname()
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether it is the calling process, or one before it that had the same number."""
+        return (self.host, self.process) == (socket.gethostname(), os.getpid())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not closed the ledger and its process still runs; False of a process of another host."""
+        return not (self.is_closed or self.is_elsewhere) and is_running(self.process, self.since)
+
     def name(self) -> str:
         """Return who it is, for messages."""
         moment = datetime.fromtimestamp(self.since, UTC)
-        if (self.host, self.process) == (socket.gethostname(), os.getpid()):
+        if self.is_this_process:
             return f"another run of this process since {moment:%Y-%m-%d %H:%M:%S} UTC"
         return f"process {self.process} of host {self.host} since {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class ClosedError(ValueError):
+    """A ledger was used that its own process has closed.
+
+    Args:
+        ledger: where the ledger is.
+    """
+
+    def __init__(self, ledger: str) -> None:
+        super().__init__(f"{ledger} (the ledger) is closed")
 
 
 class View(Protocol):
@@ -116,6 +143,18 @@ class View(Protocol):
         """
         ...
 
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        """Yield the keys of a range in order; as `scan`, without reading and checking the documents."""
+        ...
+
 
 class LedgerReader(View, Protocol):
     """A ledger that is read, also while another process writes it; any thread may call it.
@@ -137,12 +176,20 @@ class LedgerReader(View, Protocol):
         ...
 
     def close(self) -> None:
-        """Release what reading holds. Further calls fail; closing again does nothing."""
+        """Release what reading holds. A scan or snapshot in use is read to its end; further calls are a `ClosedError`.
+
+        Closing again does nothing.
+        """
         ...
 
 
 class Ledger(LedgerReader, Protocol):
     """A ledger that is written. Its own reads see all its commits."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the outcome of a commit is in doubt, so that no later one is possible."""
+        return False
 
     def commit(
         self,
@@ -151,6 +198,8 @@ class Ledger(LedgerReader, Protocol):
         expect: Mapping[Key, Document | None] | None = None,
     ) -> None:
         """Change documents: all of the changes or none, durable on return. Any thread may call it; commits have an order.
+
+        Without changes it makes sure that nobody has taken over.
 
         Args:
             puts: documents by key; a key that exists gets the new one.

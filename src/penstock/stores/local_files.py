@@ -11,7 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.stores.durable import beside, make_folder, sync_file, sync_folder, write_bytes
+from penstock.stores.durable import (
+    beside,
+    make_folder,
+    put_bytes_if_absent,
+    sync_file,
+    sync_folder,
+    write_bytes,
+)
 from penstock.stores.files import Content, Files, StoredFile, checked_name
 
 #: how the hidden names of `durable.beside` look, and those that SQLite adds to them
@@ -36,6 +43,11 @@ class LocalFiles(Files):
         for folder in {target.parent for target in targets}:
             sync_folder(folder)
 
+    def put_new(self, name: str, content: bytes) -> bool:
+        path = self._path(name)
+        make_folder(path.parent)
+        return put_bytes_if_absent(path, content)
+
     def staging(self, name: str) -> Path:
         path = self._path(name)
         make_folder(path.parent)
@@ -43,6 +55,9 @@ class LocalFiles(Files):
 
     def get(self, name: str) -> bytes:
         return self._path(name).read_bytes()
+
+    def size(self, name: str) -> int:
+        return self._path(name).stat().st_size
 
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:

@@ -88,6 +88,9 @@ def failures(address: str, rights: str = "reading, writing, listing and deleting
         raise ConnectionFailedError(f"{address}: permission denied: {short(error)}") from error
     except BaseError as error:
         _refuse(error, address, rights, _CAUSES)
+        if "error sending request" in str(error):
+            told = "the store does not answer; check that its server runs, its endpoint (AWS_ENDPOINT_URL for S3) and the network"
+            raise StoreFailedError(errno.EIO, told, address) from error
         raise StoreFailedError(errno.EIO, short(error), address) from error
 
 

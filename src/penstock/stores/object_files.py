@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import ObjectStore
 
 from penstock.stores.file_cache import FileCache
@@ -25,7 +26,7 @@ _READ_BYTES = 8 << 20
 _DELETED = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ObjectFiles(Files):
     """Files in an object store, whole and durable once the store has acknowledged them.
 
@@ -44,6 +45,14 @@ class ObjectFiles(Files):
             checked_name(name)
         _each(lambda item: self._put(*item), list(contents.items()))
 
+    def put_new(self, name: str, content: bytes) -> bool:
+        with failures(self.address(name), "writing"):
+            try:
+                self.store.put(checked_name(name), content, mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
+
     def staging(self, name: str) -> Path:
         checked_name(name)
         return self.cache.staging()
@@ -51,6 +60,10 @@ class ObjectFiles(Files):
     def get(self, name: str) -> bytes:
         with failures(self.address(name), "reading"):
             return bytes(self.store.get(checked_name(name)).bytes())
+
+    def size(self, name: str) -> int:
+        with failures(self.address(name), "reading"):
+            return int(self.store.head(checked_name(name))["size"])
 
     def open(self, name: str) -> AbstractContextManager[Path]:
         return self.cache.open(checked_name(name), lambda path: self._fetch(name, path))
@@ -85,7 +98,8 @@ class ObjectFiles(Files):
 
     def _put(self, name: str, content: Content) -> None:
         with failures(self.address(name), "writing"):
-            self.store.put(name, content)
+            # obstore takes no memoryview
+            self.store.put(name, bytes(content) if isinstance(content, memoryview) else content)
         self.cache.drop(name)
         if isinstance(content, Path):
             content.unlink()

@@ -23,7 +23,17 @@ import slatedb.uniffi as slate
 
 from penstock.errors import DamagedError, PenstockError, UnexpectedDocumentError
 from penstock.stores.keys import Key, decoded_key, encoded_key
-from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
+from penstock.stores.ledger import (
+    ClosedError,
+    Document,
+    Entry,
+    Ledger,
+    LedgerReader,
+    Range,
+    View,
+    Writer,
+    other_layout,
+)
 from penstock.stores.slate_place import SlatePlace, absent, begun
 
 #: version of what a ledger has beside its documents; a ledger of another version is refused
@@ -71,6 +81,19 @@ class SlateView(View):
     ) -> Iterator[Entry]:
         for key, document in islice(self.raw_scan(Range(prefix, after, before), reverse), limit):
             yield Entry(decoded_key(key), document)
+
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        # SlateDB reads keys and documents together
+        for key, _ in islice(self.raw_scan(Range(prefix, after, before), reverse), limit):
+            yield decoded_key(key)
 
     def raw_scan(self, within: Range, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Yield the encoded keys of a range and their documents."""
@@ -144,10 +167,24 @@ class CopiedView(View):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        within = Range(prefix, after, before)
-        places = range(bisect_left(self._keys, within.begin), bisect_left(self._keys, within.end))
-        for place in islice(reversed(places) if reverse else places, limit):
+        for place in self._places(Range(prefix, after, before), reverse, limit):
             yield Entry(decoded_key(self._keys[place]), self._documents[place])
+
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        for place in self._places(Range(prefix, after, before), reverse, limit):
+            yield decoded_key(self._keys[place])
+
+    def _places(self, within: Range, reverse: bool, limit: int | None) -> Iterator[int]:
+        places = range(bisect_left(self._keys, within.begin), bisect_left(self._keys, within.end))
+        return islice(reversed(places) if reverse else places, limit)
 
 
 class SlateReader(LedgerReader):
@@ -167,6 +204,8 @@ class SlateReader(LedgerReader):
         self._place = place
         self._closing = threading.Lock()
         self._is_closed = False
+        #: calls that are reading now
+        self._reading = 0
         with self._failures():
             self._database = self._opened()
         self._view = SlateView(self._database, place)
@@ -177,7 +216,7 @@ class SlateReader(LedgerReader):
             raise
 
     def get(self, key: Key) -> Document | None:
-        with self._failures():
+        with self._in_use(), self._failures():
             return self._view.get(key)
 
     def scan(
@@ -189,19 +228,52 @@ class SlateReader(LedgerReader):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        return self._view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+        with self._in_use():
+            yield from self._view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        with self._in_use():
+            yield from self._view.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
 
     @contextmanager
     def snapshot(self) -> Iterator[View]:
         # a reader moves on by itself, and only a scan sees one state
-        yield CopiedView(list(self._view.raw_scan(Range())))
+        with self._in_use():
+            rows = list(self._view.raw_scan(Range()))
+        yield CopiedView(rows)
 
     def writer(self) -> Writer:
-        return self._view.writer()
+        with self._in_use():
+            return self._view.writer()
 
     def close(self) -> None:
         with self._closing:
-            if not self._is_closed:
+            is_idle, self._is_closed = not (self._is_closed or self._reading), True
+        if is_idle:
+            self._shut()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """The database stays open during the `with` block, also where the ledger is closed meanwhile."""
+        with self._closing:
+            if self._is_closed:
+                raise ClosedError(self._place.address)
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._closing:
+                self._reading -= 1
+                is_last = self._is_closed and not self._reading
+            if is_last:
                 self._shut()
 
     def _opened(self) -> Any:
@@ -211,7 +283,6 @@ class SlateReader(LedgerReader):
         return self._place.failures()
 
     def _shut(self) -> None:
-        self._is_closed = True
         self._place.shut(self._database.shutdown())
 
 
@@ -244,6 +315,10 @@ class SlateLedger(SlateReader, Ledger):
         self._own = Writer(epoch, socket.gethostname(), os.getpid(), time.time())
         super().__init__(place)
 
+    @property
+    def has_failed(self) -> bool:
+        return self._failed is not None
+
     def commit(
         self,
         puts: Mapping[Key, Document] | None = None,
@@ -251,6 +326,8 @@ class SlateLedger(SlateReader, Ledger):
         expect: Mapping[Key, Document | None] | None = None,
     ) -> None:
         with self._writing, self._failures():
+            if self._is_closed:
+                raise ClosedError(self._place.address)
             if self._failed is not None:
                 raise self._failed
             for key, document in (expect or {}).items():
@@ -268,25 +345,25 @@ class SlateLedger(SlateReader, Ledger):
 
     @contextmanager
     def snapshot(self) -> Iterator[View]:
-        # a commit that is not acknowledged yet would appear in it later
-        with self._writing, self._failures():
-            database = self._place.completed(self._database.snapshot())
-        yield SlateView(database, self._place)
+        with self._in_use():
+            # a commit that is not acknowledged yet would appear in it later
+            with self._writing, self._failures():
+                database = self._place.completed(self._database.snapshot())
+            yield SlateView(database, self._place)
 
     def close(self) -> None:
         # all that was acknowledged is durable; who was fenced or failed has been told so
         with self._writing, suppress(PenstockError):
-            if self._is_closed:
-                return
-            if self._failed is None:
-                self._store(self._database, {_WRITER_KEY: _encoded(replace(self._own, is_closed=True))})
-            self._shut()
+            try:
+                if not self._is_closed and self._failed is None:
+                    self._store(self._database, {_WRITER_KEY: _encoded(replace(self._own, is_closed=True))})
+            finally:
+                super().close()
 
     def _shut(self) -> None:
         if self._failed is None:
             super()._shut()
         else:
-            self._is_closed = True
             self._place.shut(_shut_without_flush(self._database))
 
     def _opened(self) -> Any:

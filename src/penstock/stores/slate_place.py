@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import slatedb.uniffi as slate
 
 from penstock.errors import DamagedError, FencedError, StoreFailedError
+from penstock.stores.ledger import ClosedError
 
 Result = TypeVar("Result")
 
@@ -131,7 +133,7 @@ class SlatePlace:
             if error.reason == slate.CloseReason.FENCED:
                 raise FencedError(self.address, successor()) from None
             if error.reason == slate.CloseReason.CLEAN:
-                raise ValueError(f"{self.address} (the ledger) is closed") from None
+                raise ClosedError(self.address) from None
             raise StoreFailedError(errno.EIO, str(error), self.address) from error
         except slate.Error as error:
             told = str(error)
@@ -159,6 +161,10 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="penstock-ledger", daemon=True).start()
     return loop
+
+
+# the thread of the loop does not exist in a child
+os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 def _blocks() -> slate.DbCache:

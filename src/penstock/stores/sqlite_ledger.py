@@ -26,7 +26,17 @@ from penstock.errors import (
     UnexpectedDocumentError,
 )
 from penstock.stores.keys import Key, decoded_key, encoded_key
-from penstock.stores.ledger import Document, Entry, Ledger, LedgerReader, Range, View, Writer, other_layout
+from penstock.stores.ledger import (
+    ClosedError,
+    Document,
+    Entry,
+    Ledger,
+    LedgerReader,
+    Range,
+    View,
+    Writer,
+    other_layout,
+)
 from penstock.stores.sqlite_connections import (
     Immutable,
     configure,
@@ -83,6 +93,18 @@ class SqliteReader(LedgerReader):
         with self.snapshot() as view:
             yield from view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
 
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        with self.snapshot() as view:
+            yield from view.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
+
     @contextmanager
     def snapshot(self) -> Iterator[SqliteView]:
         with failures(self._path):
@@ -109,7 +131,7 @@ class SqliteReader(LedgerReader):
     def _connection(self) -> sqlite3.Connection:
         with self._guard:
             if self._is_closed:
-                raise ValueError(f"{self._path} ({_KIND}) is closed")
+                raise ClosedError(str(self._path))
             if self._idle:
                 return self._idle.pop()
         return connected_to_read(self._path)
@@ -148,15 +170,21 @@ class SqliteView(View):
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        within = Range(prefix, after, before)
-        rows = self._connection.execute(
-            "SELECT key, crc, document FROM documents WHERE key >= ? AND key < ? "
-            f"ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT ?",
-            (within.begin, within.end, -1 if limit is None else limit),
-        )
-        with closing(rows), failures(self._path):
-            for key, crc, document in rows:
-                yield Entry(decoded_key(key), self._checked(key, crc, document))
+        rows = self._rows("key, crc, document", Range(prefix, after, before), reverse, limit)
+        for key, crc, document in rows:
+            yield Entry(decoded_key(key), self._checked(key, crc, document))
+
+    def keys(
+        self,
+        prefix: Key = (),
+        *,
+        after: str | int | None = None,
+        before: str | int | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Key]:
+        for (key,) in self._rows("key", Range(prefix, after, before), reverse, limit):
+            yield decoded_key(key)
 
     def writer(self) -> Writer:
         """Return who opened the ledger for writing last."""
@@ -195,6 +223,15 @@ class SqliteView(View):
                 f"({_KIND}) is damaged: it has {found[0]:,} documents where {wanted[0]:,} were committed, or others than these. "
                 "It may have been copied while a run was using it",
             )
+
+    def _rows(self, columns: str, within: Range, reverse: bool, limit: int | None) -> Iterator[Any]:
+        rows = self._connection.execute(
+            f"SELECT {columns} FROM documents WHERE key >= ? AND key < ? "
+            f"ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT ?",
+            (within.begin, within.end, -1 if limit is None else limit),
+        )
+        with closing(rows), failures(self._path):
+            yield from rows
 
     def _row(self, query: str, *parameters: object) -> Any:
         return self._connection.execute(query, parameters).fetchone()
@@ -273,6 +310,8 @@ class SqliteLedger(SqliteReader, Ledger):
     @contextmanager
     def _transaction(self) -> Iterator[SqliteView]:
         """All that is done in the `with` block is durable after it, or none of it is."""
+        if self._is_closed:
+            raise ClosedError(str(self._path))
         self._write.execute("BEGIN IMMEDIATE")
         try:
             yield SqliteView(self._write, self._path)
@@ -324,6 +363,8 @@ class _Changes:
 
     def add_up(self) -> None:
         """Store the number and sum of the checksums."""
+        if not (self._documents or self._crc_sum):
+            return
         self._connection.execute(
             "UPDATE writer SET documents = documents + ?, crc_sum = crc_sum + ?",
             (self._documents, self._crc_sum),

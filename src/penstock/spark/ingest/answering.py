@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 
 from penstock.control.stream_clock import weighted_median
-from penstock.errors import CheckpointError
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.operators.windows.arrival_steps import StepTimes
 from penstock.settings import Settings
@@ -28,13 +27,15 @@ from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.publication.publish import Published, Publisher
+from penstock.spark.publication.staged import files_of_reports
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import BoundBatch, Source
 from penstock.spark.storage.bindings import Believed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.layout import Layout, is_of_log
-from penstock.spark.storage.offsets import REMEDY, PlannedBatches, offsets_digest, refuse_others
+from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.spark.storage.offsets import PlannedBatches, offsets_digest, refuse_others
 from penstock.spark.tasks.worker import TaskReport
 
 
@@ -121,7 +122,7 @@ class BatchAnswerer:
         self._pace: float | None = None
 
     def answer(self, df: DataFrame, batch: int) -> None:
-        """Answers a batch, or brings the log and the sinks to one that is published already.
+        """Answers a batch, or brings the sinks to one that is published already.
 
         Args:
             df: its records.
@@ -143,11 +144,13 @@ class BatchAnswerer:
         failpoint("staged", batch)
         plan = self._plans.compiled(bound.program.version)
         figures = figures_of(batch, plan, offsets, ran.reports, ran.counts, self._plans.demanding)
-        files = self._publisher.publish(batch, ran.reports, figures)
+        self._keep_pace(ran.bound, figures)
+        with self._entry(figures, ran.reports) as entry:
+            files = self._publisher.publish(
+                batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry)
+            )
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)
-        self._keep_pace(ran.bound, figures)
-        self._put_entry(figures, files)
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
         self._tell(plan, ran, figures, spent)
@@ -163,21 +166,10 @@ class BatchAnswerer:
         self._publisher.close()
 
     def _bind(self, batch: int, offsets: str | None) -> BoundBatch:
-        self._empty_staging(batch)
-        bound = self._plans.batch(
-            batch,
-            self._layout.staging(self._stream, batch),
-            self._layout.staged_envelopes(self._stream, batch),
-            self._log.floor,
-            offsets,
-        )
+        bound = self._plans.batch(batch, self._publisher.begin(batch), self._log.floor, offsets)
         bound.checkpoint = self._layout.spark(self._stream)
         bound.pace = self._pace
         return bound
-
-    def _empty_staging(self, batch: int) -> None:
-        for folder in (self._layout.staging, self._layout.staged_envelopes):
-            shutil.rmtree(folder(self._stream, batch), ignore_errors=True)
 
     def _run(self, df: DataFrame, bound: BoundBatch) -> _Ran:
         """Runs the batch's jobs, a second time where its own tuples show that it was judged wrongly."""
@@ -189,7 +181,7 @@ class BatchAnswerer:
         if believed is None:
             return ran
         # the clock is behind the batch, and tuples were kept from windows for it
-        self._empty_staging(bound.number)
+        self._publisher.begin(bound.number)
         return self._run_once(df, self._plans.judge_again(bound, believed))
 
     def _run_once(self, df: DataFrame, bound: BoundBatch) -> _Ran:
@@ -206,27 +198,14 @@ class BatchAnswerer:
         return self._time_limit.corrected(bound.number, bound.time_limit, timed, middle)
 
     def _repeat(self, published: Published, offsets: str | None) -> None:
-        """Brings the log and the sinks to a batch that is published already."""
+        """Brings the sinks to a batch that is published already."""
         figures, files = published.figures, published.files
         refuse_others(self._stream, figures, offsets, self._layout.spark(self._stream))
         if files is None:
             # merged long ago: what comes after publication has been done for later batches too
             return
-        if not self._log.has_batch(figures["batch"]):
-            self._refuse_missing(figures["batch"], files)
-            self._put_entry(figures, files)
         self._files.answered({})
         self._sinks(self._stream, figures["batch"], figures["plan"], _names(files, "matches"))
-
-    def _refuse_missing(self, batch: int, files: list[dict[str, Any]]) -> None:
-        """Makes sure that the files are there which the log's entry of a published batch is to name."""
-        for kind in _log_kinds(files):
-            for name in _names(files, kind):
-                path = self._layout.log_files(self._stream, kind) / name
-                if not path.exists():
-                    raise CheckpointError(
-                        f"stream {self._stream}: {path} of published batch {batch} is missing; {REMEDY}"
-                    )
 
     def _keep_pace(self, bound: BoundBatch, figures: dict[str, Any]) -> None:
         """Keeps what event time a place of the source brings: what the newest batch showed, or half of what those before did."""
@@ -237,15 +216,20 @@ class BatchAnswerer:
         moved = max(0, newest - (figures["oldest_event_time_us"] if before is None else before))
         self._pace = max(moved / bound.places, (self._pace or 0.0) / 2)
 
-    def _put_entry(self, figures: dict[str, Any], files: list[dict[str, Any]]) -> None:
+    def _entry(
+        self, figures: dict[str, Any], reports: list[TaskReport]
+    ) -> AbstractContextManager[dict[StoredDocument, dict[str, Any]]]:
+        """The entry of the log that the commit of a batch puts, see `IngestLog.batch_entry`."""
         times = {
             which: figures.get(f"{which}_event_time_us")
             for which in ("oldest", "oldest_recent", "newest", "furthest")
         }
-        named = {kind: _names(files, kind) for kind in _log_kinds(files)}
+        named: dict[str, list[str]] = {}
+        for file in files_of_reports(reports):
+            if is_of_log(file.kind):
+                named.setdefault(file.kind, []).append(file.name)
         steps = {step: StepTimes(*found) for step, *found in figures.get("arrival_steps", ())}
-        self._log.put_batch(figures["batch"], figures["plan"], files=named, steps=steps, **times)
-        failpoint("logged", figures["batch"])
+        return self._log.batch_entry(figures["batch"], figures["plan"], files=named, steps=steps, **times)
 
     def _tell(self, plan: CompiledPlan, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:
         self._told.set_aside(figures["batch"], [each for report in ran.reports for each in report.set_aside])
@@ -271,10 +255,6 @@ class BatchAnswerer:
             self._told.compacted(*compacted)
             with tidying(self._events, self._stream, batch):
                 self._plans.forget(compacted[1] + 1)
-
-
-def _log_kinds(files: list[dict[str, Any]]) -> list[str]:
-    return sorted({file["kind"] for file in files if is_of_log(file["kind"])})
 
 
 def _names(files: list[dict[str, Any]], kind: str) -> list[str]:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -28,16 +27,17 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.publication.history import Stretch
+from penstock.spark.publication.kinds import folder_of
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.staged import BatchFiles, files_of_reports
 from penstock.spark.recovery.messages import first_line
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.bindings import Beginning, PlanLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, sync_folder
 from penstock.spark.storage.formats import BACKFILL
-from penstock.spark.storage.layout import LOG_KINDS, Layout
+from penstock.spark.storage.layout import LOG_KINDS, Layout, is_of_log
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.worker import TaskReport
 
@@ -106,6 +106,8 @@ class Backfill:
         self._plans = PlanLog(layout, ingest.stream)
         self._group = f"penstock-backfill-{uuid.uuid4().hex}"
         self._settled: set[int] = set()
+        #: the first operators of backfills that this process has begun
+        self._begun: set[int] = set()
         self._looked_at = -1
         self._stopping = threading.Event()
         self._ending = threading.Event()
@@ -261,8 +263,7 @@ class Backfill:
         program, derived = self._ingest.plans.for_operators(
             missing.version, missing.operators, (missing.first, beginning.newest)
         )
-        staging = self._staged / str(missing.operators[0])
-        shutil.rmtree(staging, ignore_errors=True)
+        store = self._files(missing.operators[0])
         broadcast = self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
         bound = BoundBatch(
             number=beginning.batch,
@@ -271,8 +272,7 @@ class Backfill:
             key=(uuid.uuid4().hex, missing.version),
             broadcast=broadcast,
             sequence=None,
-            staging=str(staging),
-            staged_envelopes=str(staging),
+            store=store,
             time_limit=AFTER_ALL,
             time_floor=BEFORE_ALL,
             kept_ahead=0,
@@ -295,12 +295,16 @@ class Backfill:
         # what lies on both sides of the beginning was read in part
         _refuse_less(reports, [each for each in needed if each.last < beginning.batch], before)
         failpoint("backfill_staged", missing.operators[0])
-        files = self._publish(missing.operators[0], reports)
-        failpoint("backfill_published", missing.operators[0])
-        self._ingest.log.put_whole(missing.operators, files, beginning.newest)
+        names: dict[str, list[str]] = {}
+        for file in files_of_reports(reports):
+            if is_of_log(file.kind):
+                names.setdefault(file.kind, []).append(file.name)
+            else:
+                store.discard([file])
+        self._ingest.log.put_whole(missing.operators, names, beginning.newest)
         failpoint("backfill_logged", missing.operators[0])
         self._settle(missing.operators, None)
-        shutil.rmtree(staging, ignore_errors=True)
+        store.clean()
         self._events.record(
             "backfill_done",
             stream=self._stream,
@@ -310,23 +314,17 @@ class Backfill:
             seconds=round(time.perf_counter() - began, 3),
         )
 
-    def _publish(self, operator: int, reports: Sequence[TaskReport]) -> dict[str, list[str]]:
-        """Gives the staged files of the log names of their own, and removes what an earlier attempt left."""
-        folders = {kind: self._layout.log_files(self._stream, kind) for kind in LOG_KINDS}
-        names: dict[str, list[str]] = {}
-        for folder in folders.values():
-            for left in folder.glob(f"backfill-{operator:06d}-*.parquet"):
-                left.unlink()
-        for report in reports:
-            for staged in report.files:
-                if staged.kind in folders:
-                    name = f"backfill-{operator:06d}-{report.job}-{report.partition:05d}.parquet"
-                    make_folder(folders[staged.kind])
-                    Path(staged.path).rename(folders[staged.kind] / name)
-                    names.setdefault(staged.kind, []).append(name)
-        for kind in names:
-            sync_folder(folders[kind])
-        return names
+    def _files(self, operator: int) -> BatchFiles:
+        """What stores the files of a backfill; what an earlier process left is deleted."""
+        layout, stem, scratch = self._layout, f"backfill-{operator:06d}", self._staged / str(operator)
+        shutil.rmtree(scratch, ignore_errors=True)
+        if operator not in self._begun:
+            for kind in (*LOG_KINDS, "quarantine"):
+                for left in folder_of(layout, self._stream, kind).glob(f"{stem}-*.parquet"):
+                    left.unlink()
+        # an entry that seemed to fail as it was put may name the files of an earlier attempt
+        self._begun.add(operator)
+        return BatchFiles(layout, self._stream, None, stem, scratch, scratch)
 
 
 def _reached(stretches: Sequence[Stretch], newest: int) -> list[int]:

@@ -25,6 +25,6 @@ def refuse_lost(layout: Layout, stream: str) -> None:
     if read_published(layout, stream).last < committed:
         raise DamagedError(str(layout.manifests(stream)[committed]), f"({MANIFEST.kind}) {told}")
     log = LogReader(layout.log(stream))
-    newest = log.newest() if log.folder.is_dir() else None
+    newest = log.newest()
     if newest is not None and newest.batch < committed:
-        raise DamagedError(str(log.entry_path(newest.number + 1)), f"({LOG_ENTRY.kind}) {told}")
+        raise DamagedError(str(log.log.entries[newest.number + 1]), f"({LOG_ENTRY.kind}) {told}")

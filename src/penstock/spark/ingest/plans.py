@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark import Broadcast
@@ -24,6 +23,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest.compiling import CompiledPlan, PlanCompiler
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.sources.source import BoundBatch, Source
 from penstock.spark.storage.bindings import (
     Beginning,
@@ -265,9 +265,7 @@ class StreamPlans:
         self.compiled(version)
         return version
 
-    def batch(
-        self, number: int, staging: Path, staged_envelopes: Path, time_floor: int, offsets: str | None
-    ) -> BoundBatch:
+    def batch(self, number: int, store: BatchFiles, time_floor: int, offsets: str | None) -> BoundBatch:
         """Binds a batch and gathers what its jobs need; see `BoundBatch` and `bind`."""
         plan = self.bind(number, offsets)
         version = plan.program.version
@@ -285,8 +283,7 @@ class StreamPlans:
             key=(self._identity, version),
             broadcast=self._ship(plan.program),
             sequence=sequence,
-            staging=str(staging),
-            staged_envelopes=str(staged_envelopes),
+            store=store,
             time_limit=believed.limit,
             time_floor=time_floor,
             kept_ahead=believed.kept_ahead,

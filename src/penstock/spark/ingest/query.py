@@ -23,6 +23,7 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.recovery.supervisor import Supervisor, stop_all
 from penstock.spark.results.bound_views import store_views
+from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.watch import SourceState
@@ -199,6 +200,8 @@ class IngestQuery:
 
     def _begin(self, trigger: Trigger) -> StreamingQuery:
         self._error = None
+        # a run that was taken over would write to Spark's checkpoint
+        self._layout.ledger.writer.commit()
         frame = self.source.frame(self._spark)
         plays = self.source.is_finite and not self.source.exhausted()
         self._is_paced = trigger.is_bounded and plays
@@ -206,7 +209,8 @@ class IngestQuery:
         self._is_played = False
         self._trigger = effective = Trigger.every("1 second") if self._is_paced else trigger
         writer = frame.writeStream.queryName(f"{self._name}:{self.stream}").foreachBatch(self._process)
-        writer = writer.option("checkpointLocation", str(self._layout.spark(self.stream)))
+        checkpoint = hadoop_path(str(self._layout.spark(self.stream)))
+        writer = writer.option("checkpointLocation", checkpoint)
         if effective.is_bounded:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=effective.interval).start()

@@ -1,19 +1,18 @@
 """Lanes whose cuts are put and answered from the driver, each by stateless jobs.
 
-Order: the cut is put, its answer is staged, published under its number, handed to sinks; then the logs are told how
-far the lane has come, and the cut is removed from the ledger. Where the ledger has a cut at a start, what follows the last
-step that was done is done again: the same cut has the same answer, under the same names.
+Order: the cut is put, and its answer stored. One commit publishes the answer, puts the lane's marks in the logs and removes the cut;
+if sinks get its rows, the cut is removed once they have them. A cut that the ledger has at a start is answered again, or handed to sinks
+again if it is published: the same cut has the same answer.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -23,13 +22,15 @@ from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since, newest_reach, refuse_another_log
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.shared_jobs import SharedJobs
+from penstock.spark.log.row_log import held_rows
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Published, Publisher
-from penstock.spark.publication.staged import Staged
+from penstock.spark.publication.staged import BatchFiles, Staged
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import LANE
+from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
 
 #: a log that another process writes is looked at so often
@@ -107,6 +108,7 @@ class CutLane(Lane):
             owner=name,
             failpoints="cut_",
             grace_seconds=context.settings.replaced_seconds,
+            held=partial(held_rows, context.layout),
         )
         self.jobs = CellJobs(context.spark, name, shared)
         LANE.put(context.layout.lanes[name], {})
@@ -116,12 +118,12 @@ class CutLane(Lane):
         self._told: Mapping[str, Any] = {}
 
     @abstractmethod
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Answers a cut, of what the logs hold up to it and of nothing else.
 
         Args:
             cut: which.
-            staging: where files are staged; empty or not there.
+            store: stores its files.
         """
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
@@ -174,7 +176,8 @@ class CutLane(Lane):
             if stream in standing.reach:
                 refuse_another_log(self.name, stream, reader, standing.reach[stream])
         while (cut := self._cuts.oldest()) is not None and cut.number < standing.number:
-            self._settle(cut, self.publisher.published(cut.number))
+            self._hand_over(cut, self.publisher.published(cut.number))
+            self._cuts.remove(cut)
         if cut is not None and cut.number > standing.number:
             raise CheckpointError(
                 f"lane {self.name}: cut {cut.number} exists, but the results folder ends before cut "
@@ -260,17 +263,23 @@ class CutLane(Lane):
     def _take(self, task: _Task) -> _Standing:
         """Answers and publishes a cut; what an answer before it left half done is done again from the beginning."""
         cut, began = task.cut, time.perf_counter()
-        staging = self.context.layout.staging(self.name, cut.number)
-        shutil.rmtree(staging, ignore_errors=True)
         try:
-            answer = self.answer(cut, staging)
+            answer = self.answer(cut, self.publisher.begin(cut.number))
         finally:
             self.jobs.release()
         failpoint("cut_answered", cut.number)
         answered = time.perf_counter()
         until = {stream: asdict(reach) for stream, reach in cut.until.items()}
         figures = {"batch": cut.number, "until": until, **answer.figures}
-        files = self.publisher.publish(cut.number, answer.staged, figures)
+        has_sinks = bool(answer.staged) and bool(self.context.sinks())
+        is_handed_over = has_sinks or bool(self.context.rows.views(self.name))
+        files = self.publisher.publish(
+            cut.number,
+            answer.staged,
+            figures,
+            puts=self._marks(cut),
+            deletes=() if is_handed_over else [self._cuts.document(cut)],
+        )
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
         self.retries.succeeded()
@@ -287,12 +296,14 @@ class CutLane(Lane):
             answer_seconds=round(answered - began, 4),
             publish_seconds=round(published - answered, 4),
         )
-        self._settle(cut, Published(figures, files))
+        self._hand_over(cut, Published(figures, files))
+        if is_handed_over:
+            self._cuts.remove(cut)
         self._compact(cut.number)
         return _Standing(cut.number + 1, cut.until)
 
-    def _settle(self, cut: Cut, published: Published | None) -> None:
-        """Does what follows publication: logs of rows, sinks, marks; then the cut is done with.
+    def _hand_over(self, cut: Cut, published: Published | None) -> None:
+        """Puts the entries of logs of rows, and hands rows to sinks.
 
         Args:
             cut: which.
@@ -305,11 +316,16 @@ class CutLane(Lane):
             rows = self.rows(sink.view, cut.number, files or ())
             if rows is not None:
                 sink.take(rows, cut.number)
+        failpoint("cut_handed_over", cut.number)
+
+    def _marks(self, cut: Cut) -> dict[StoredDocument, dict[str, Any]]:
+        """What the lane says to the writers of its logs once a cut is published."""
+        found: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in cut.until.items():
             since = {SINCE: cut.since[stream].entry} if stream in cut.since else {}
-            self.readers[stream].put_mark(self.name, reach.entry, **since, **self.needs(stream, cut))
-        failpoint("cut_marked", cut.number)
-        self._cuts.remove(cut)
+            told = {**since, **self.needs(stream, cut)}
+            found |= self.readers[stream].mark_document(self.name, reach.entry, **told)
+        return found
 
     def _tell(self, cut: int, until: Mapping[str, Reach]) -> dict[str, int]:
         """Notes for the status how far the lane has come: by stream the last entry that is answered."""

@@ -10,7 +10,7 @@ from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.formats import CUT
-from penstock.spark.storage.ledger_documents import StoredDocuments
+from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.offsets import REMEDY
 
 
@@ -127,9 +127,13 @@ class Cuts:
         """Removes all cuts that are not done with: nobody will answer them."""
         self._cuts.remove(self._cuts.numbers())
 
+    def document(self, cut: Cut) -> StoredDocument:
+        """The document of a cut, for a commit that removes it."""
+        return self._cuts[cut.number]
+
     def remove(self, cut: Cut) -> None:
-        """Removes a cut that is done with; after a power cut it may be there again, which is harmless."""
-        self._cuts[cut.number].remove()
+        """Removes a cut that is done with."""
+        self.document(cut).remove()
 
 
 def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) -> None:
@@ -143,7 +147,7 @@ def refuse_another_log(lane: str, stream: str, reader: LogReader, reach: Reach) 
     if not reader.has(reach.entry) or reader.entry(reach.entry).clock != reach.clock:
         raise CheckpointError(
             f"lane {lane} has answered the log of stream {stream} up to entry {reach.entry}, but "
-            f"{reader.entry_path(reach.entry)} is missing or another: the checkpoint was restored from an older copy, or "
+            f"{reader.log.entries[reach.entry]} is missing or another: the checkpoint was restored from an older copy, or "
             f"files were removed; {REMEDY}"
         )
 

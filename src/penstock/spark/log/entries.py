@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.arrival_steps import ArrivalStep
+from penstock.spark.storage.documents import Place
 from penstock.spark.storage.formats import LOG_ENTRY
 
 
@@ -70,7 +70,7 @@ class Entry:
         return LOG_ENTRY.stamped(fields)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], path: Path) -> Entry:
+    def of(cls, document: Mapping[str, Any], path: Place) -> Entry:
         """The entry of a document.
 
         Args:

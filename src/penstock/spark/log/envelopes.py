@@ -14,8 +14,8 @@ from penstock.operators.windows.shard import PARTIALS, Envelope
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.columns import batches_of, metadata_of, named_errors
-from penstock.spark.storage.files import sync_file
 from penstock.spark.storage.layout import PARTIALS_FILES, VALUES_FILES
+from penstock.spark.storage.store_paths import StorePath, opened
 
 #: columns of an envelope file; one that holds those of several entries says of each row which
 SHARD, OPERATOR, KIND, PAYLOAD, ENTRY = "shard", "operator", "kind", "payload", "entry"
@@ -40,8 +40,8 @@ def write_envelopes(envelopes: Iterable[tuple[int, Envelope]], path: Path) -> No
     pq.write_table(table, path, **_options(table.schema))
 
 
-def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
-    """Writes the envelopes of several files to one, by shard, durable on return but for its name.
+def merge_envelopes(files: Sequence[tuple[int, StorePath]], target: Path) -> None:
+    """Writes the envelopes of several files to one, by shard.
 
     Twice their `envelope_bytes` are in memory.
 
@@ -61,10 +61,9 @@ def merge_envelopes(files: Sequence[tuple[int, Path]], target: Path) -> None:
     with pq.ParquetWriter(target, table.schema, **_options(table.schema)) as writer:
         for start in range(0, table.num_rows, rows):
             writer.write_table(table.take(order.slice(start, rows)))
-    sync_file(target)
 
 
-def envelope_bytes(path: Path) -> int:
+def envelope_bytes(path: StorePath) -> int:
     """Bytes of the envelopes of a file once they are in memory."""
     metadata = metadata_of(path)
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
@@ -109,9 +108,13 @@ class EnvelopeReader:
         return found
 
 
-def _rows(path: Path, shard: int) -> pa.Table:
+def _rows(path: StorePath, shard: int) -> pa.Table:
     """The rows of one shard; row groups that their statistics show to hold none are not read."""
-    with named_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with (
+        named_errors(path),
+        opened(path) as local,
+        pq.ParquetFile(local, page_checksum_verification=True) as file,
+    ):
         groups = [
             number
             for number in range(file.num_row_groups)

@@ -9,8 +9,10 @@ from itertools import islice
 from typing import Any
 
 from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
+from penstock.spark.storage.documents import plain
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_SEGMENT
+from penstock.spark.storage.store_paths import size_of
 
 #: stretches of entries whose bytes are counted in one look
 _COUNTED = 64
@@ -38,14 +40,11 @@ class Held:
     reason: str
     is_known: bool
 
-    def event(self, log: LogReader) -> dict[str, Any]:
+    def event(self) -> dict[str, Any]:
         """The fields of the event that tells of it."""
         told = f"reader {self.reader} still needs entry {self.entry}, so the log is kept from there on"
         if not self.is_known:
-            told += (
-                "; no view of this run uses this reader. If you do not need it again, delete "
-                f"{log.reader_path(self.reader)}"
-            )
+            told += "; no view of this run uses this reader"
         return {name: getattr(self, name) for name in self.__slots__} | {"told": told}
 
 
@@ -111,7 +110,7 @@ class Holding:
         for reader, each in held.items():
             if _is_news(each, self._told.get(reader)):
                 self._told[reader] = each
-                events.record("history_held", stream=stream, **each.event(self._log))
+                events.record("history_held", stream=stream, **each.event())
         for reader in self._told.keys() - held.keys():
             del self._told[reader]
             events.record("history_released", stream=stream, reader=reader)
@@ -128,15 +127,15 @@ class Holding:
         """Counts the bytes of some of them that are not counted yet; the others are another look's."""
         self._sizes = {segment: size for segment, size in self._sizes.items() if segment in segments}
         for segment in islice((each for each in segments if each not in self._sizes), _COUNTED):
-            document = LOG_SEGMENT.read(self._log.segment_path(segment))
+            document = LOG_SEGMENT.read(self._log.log.segments[segment])
             self._sizes[segment] = document["bytes"] if document is not None else self._unmerged(segment)
 
     def _unmerged(self, segment: int) -> int:
         first = SEGMENT * segment
         entries = self._log.between(first - 1, first + SEGMENT - 1)
-        paths = [self._log.entry_path(entry.number) for entry in entries]
-        paths += [self._log.path(kind, name) for entry in entries for kind, name in _files(entry.files)]
-        return sum(path.stat().st_size for path in paths)
+        size = sum(len(plain(entry.document())) for entry in entries)
+        paths = (self._log.path(kind, name) for entry in entries for kind, name in _files(entry.files))
+        return size + sum(size_of(path) for path in paths)
 
 
 def _files(files: Mapping[str, Collection[str]]) -> set[tuple[str, str]]:

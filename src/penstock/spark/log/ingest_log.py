@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain, takewhile
 from typing import Any
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, UnexpectedDocumentError
 from penstock.operators.windows.arrival_steps import StepTimes, steps_told
 from penstock.operators.windows.shard import KeyedProgram
 from penstock.plan.times import BEFORE_ALL
@@ -24,6 +25,7 @@ from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
 from penstock.spark.publication.compaction import tidying
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 
 #: entries between two looks at what can be merged or removed
 _TIDY_EVERY = 16
@@ -67,7 +69,7 @@ class IngestLog:
         self._pruned = self._left = 0
         #: called for each entry that is put
         self.on_put: Callable[[], None] = lambda: None
-        self._log = StreamLog(layout.log(stream)) if layout.log(stream).is_dir() else None
+        self._log = StreamLog(layout.log(stream)) if layout.log(stream).exists() else None
         self._last = self._log.newest() if self._log else None
         if self._last is not None:
             refuse_lost_program(layout, stream, self._last.plan)
@@ -89,11 +91,6 @@ class IngestLog:
         """The newest entry, or None."""
         with self._lock:
             return self._newest()
-
-    def has_batch(self, batch: int) -> bool:
-        """Whether nothing is to be put for a published batch any more."""
-        last = self.last
-        return last is not None and last.batch >= batch
 
     @property
     def floor(self) -> int:
@@ -153,7 +150,8 @@ class IngestLog:
             if self._log is not None:
                 store_program(self._layout, self._stream, program)
 
-    def put_batch(
+    @contextmanager
+    def batch_entry(
         self,
         batch: int,
         plan: int,
@@ -163,8 +161,10 @@ class IngestLog:
         furthest: int | None,
         files: Mapping[str, Sequence[str]],
         steps: Mapping[int, StepTimes] | None = None,
-    ) -> None:
-        """Puts the entry of a published batch unless it is there.
+    ) -> Iterator[dict[StoredDocument, dict[str, Any]]]:
+        """Give the entry of a batch as a document, none where the stream has no log; the `with` block commits it with the manifest.
+
+        Nobody else puts an entry meanwhile.
 
         Args:
             batch: its number.
@@ -174,36 +174,45 @@ class IngestLog:
             furthest: its largest event time, believed or not, or None.
             files: names of its files, by kind.
             steps: its event times by arrival step, where it has such.
+
+        Raises:
+            CheckpointError: another run has put an entry.
         """
         with self._lock:
             log, last = self._log, self._newest()
             program = self.program(plan) if log is not None and last is None else None
-            if log is None or (last is None and program is None):
-                return
-            if last is not None and last.batch >= batch:
+            if (
+                log is None
+                or (last is None and program is None)
+                or (last is not None and last.batch >= batch)
+            ):
+                yield {}
                 return
             before = last.newest if last is not None else _newest_before(program)
             found = dict.fromkeys(each for each in (oldest, oldest_recent) if each is not None)
             delays = tuple(0 if before is None else max(0, before - each) for each in found)
             now = time.monotonic()
             flush = now - self._corrected >= self._correction_seconds
-            self._corrected = now if flush else self._corrected
-            self._put(
-                log,
-                Entry(
-                    number=0 if last is None else last.number + 1,
-                    batch=batch,
-                    plan=plan,
-                    clock=_clock(),
-                    newest=_later(before, newest),
-                    furthest=_later(None if last is None else last.furthest, _later(newest, furthest)),
-                    delays=delays,
-                    files={kind: tuple(names) for kind, names in files.items()},
-                    flush=flush,
-                    kept_before=self._kept_before,
-                    steps=steps_told(steps or {}, before),
-                ),
+            entry = Entry(
+                number=0 if last is None else last.number + 1,
+                batch=batch,
+                plan=plan,
+                clock=_clock(),
+                newest=_later(before, newest),
+                furthest=_later(None if last is None else last.furthest, _later(newest, furthest)),
+                delays=delays,
+                files={kind: tuple(names) for kind, names in files.items()},
+                flush=flush,
+                kept_before=self._kept_before,
+                steps=steps_told(steps or {}, before),
             )
+            self._is_sure = False
+            try:
+                yield {log.log.entries[entry.number]: entry.document()}
+            except UnexpectedDocumentError:
+                raise self._written_by_another(entry) from None
+            self._corrected = now if flush else self._corrected
+            self._note(entry)
 
     def put_views(self, batch: int, plan: int) -> None:
         """Lets the window views of a plan version begin behind the last batch.
@@ -310,10 +319,17 @@ class IngestLog:
     def _put(self, log: StreamLog, entry: Entry) -> None:
         self._is_sure = False
         if not log.append(entry):
-            raise CheckpointError(
-                f"stream {self._stream}: entry {entry.number} of its log was written by another run; "
-                "only one run may use a checkpoint at a time"
-            )
+            raise self._written_by_another(entry)
+        self._note(entry)
+
+    def _written_by_another(self, entry: Entry) -> CheckpointError:
+        return CheckpointError(
+            f"stream {self._stream}: entry {entry.number} of its log was written by another run; "
+            "only one run may use a checkpoint at a time"
+        )
+
+    def _note(self, entry: Entry) -> None:
+        """Takes in that an entry was put."""
         self._last, self._is_sure = entry, True
         self.on_put()
         if entry.number % _TIDY_EVERY == 0 or self._tidying is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.spark.log.stream_log import Kept
 
@@ -59,4 +59,9 @@ def announced(kept: Kept, leaving: Sequence[Leaving]) -> Kept:
         for demand, moment in each.lacks.items():
             lacks[demand] = max(moment, lacks.get(demand, moment))
     known = [] if kept.before is None else [kept.before]
-    return Kept(kept.first, max([*before, *known], default=None), max(kept.since, leaving[-1].end), lacks)
+    return replace(
+        kept,
+        before=max([*before, *known], default=None),
+        since=max(kept.since, leaving[-1].end),
+        lacks=lacks,
+    )

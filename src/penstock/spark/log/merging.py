@@ -12,8 +12,8 @@ from penstock.spark.log.envelopes import envelope_bytes, merge_envelopes
 from penstock.spark.log.run_levels import run_name
 from penstock.spark.log.runs import merge_run_files
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import PARTIALS_FILES, TUPLES_FILES, VALUES_FILES
+from penstock.spark.storage.store_paths import StorePath, put_written, size_of
 
 #: envelopes of a merged file: what their readers, and twice what the driver, has in memory
 _ENVELOPE_BYTES = 64 << 20
@@ -32,9 +32,9 @@ class Merging:
         fewest: so many files are worth it.
     """
 
-    merge: Callable[[Sequence[tuple[int, Path]], Path], None]
+    merge: Callable[[Sequence[tuple[int, StorePath]], Path], None]
     name: Callable[[int], str]
-    size: Callable[[Path], int]
+    size: Callable[[StorePath], int]
     most_bytes: int
     most_in_all: int
     fewest: int
@@ -52,7 +52,7 @@ def mergings(run_bytes: int) -> Mapping[str, Merging]:
         run_bytes: no run of tuples is made of more.
     """
     # one alone, too: what is named like this is merged further
-    runs = Merging(merge_run_files, partial(run_name, 0), _size_of, 4 << 20, run_bytes, 1)
+    runs = Merging(merge_run_files, partial(run_name, 0), size_of, 4 << 20, run_bytes, 1)
     return {PARTIALS_FILES: _ENVELOPES, VALUES_FILES: _ENVELOPES, TUPLES_FILES: runs}
 
 
@@ -75,31 +75,22 @@ def with_merged(
     Raises:
         OSError, CheckpointError, pyarrow.ArrowException: a file cannot be read or written; there is no merged one then.
     """
-    small: dict[tuple[int, str], Path] = {}
+    small: dict[tuple[int, str], StorePath] = {}
     room = merging.most_in_all
     for number, name in ((entry.number, name) for entry in entries for name in entry.files.get(kind, ())):
         path = log.path(kind, name)
-        if _size_of(path) <= merging.most_bytes and (size := merging.size(path)) <= room:
+        if size_of(path) <= merging.most_bytes and (size := merging.size(path)) <= room:
             small[number, name] = path
             room -= size
     if len(small) < merging.fewest:
         return list(entries), ()
-    target = log.path(kind, merging.name(segment))
-    try:
-        merging.merge([(number, path) for (number, _), path in small.items()], target)
-        sync_folder(target.parent)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+    target, sources = merging.name(segment), [(number, path) for (number, _), path in small.items()]
+    put_written(log.log.files, f"{kind}/{target}", partial(merging.merge, sources))
     changed = []
     for entry in entries:
         names = entry.files.get(kind, ())
         large = tuple(name for name in names if (entry.number, name) not in small)
         if len(large) < len(names):
-            entry = replace(entry, files={**entry.files, kind: (*large, target.name)})
+            entry = replace(entry, files={**entry.files, kind: (*large, target)})
         changed.append(entry)
     return changed, [name for _, name in small]
-
-
-def _size_of(path: Path) -> int:
-    return path.stat().st_size

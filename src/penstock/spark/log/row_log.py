@@ -2,8 +2,8 @@
 
 Each publication of the lane (a batch of the keyed query, a cut) is an entry once a view
 is read, put behind its manifest by the thread that publishes: what was not put before a crash is put as the
-publication is repeated, or as the next run begins. The files are other names of the published ones, so that a
-compaction takes none away before it is read; they go with their segment, as soon as every reader has left it behind.
+publication is repeated, or as the next run begins. An entry names the published files where they lie. A compaction replaces them as
+any others, but they are deleted only once no kept entry names them (`held_rows`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import Progress
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.log.stream_log import LogReader, StreamLog, first_needed
 from penstock.spark.publication.compaction import tidying
-from penstock.spark.publication.kinds import folder_of
+from penstock.spark.publication.kinds import name_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import make_folder, second_name, sync_folder
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY
 
@@ -55,9 +54,8 @@ class RowLog:
         self._events = events
         self._on_put = on_put
         self._lock = threading.Lock()
+        self._manifests = layout.manifests(lane)
         self._log = StreamLog(layout.log(name))
-        self._files = self._log.path(ROWS_FILES, "")
-        make_folder(self._files)
         self._segments = Segments(layout.log(name), history_seconds=0, history_bytes=0)
         self._last = self._log.newest()
         #: False where a put has failed: the entry may be there all the same
@@ -81,26 +79,40 @@ class RowLog:
             if last is not None and number <= last.batch:
                 return
             is_next = last is not None and number == last.batch + 1
-            names = None if files is None or not is_next else self._named(number, files)
-            entry = Entry(
-                number=0 if last is None else last.number + 1,
-                batch=number,
-                plan=0,
-                clock=time.time_ns() // 1_000,
-                files={ROWS_FILES: tuple(names)} if names else {},
-                answer_all=names is None,
-                progress=Progress(**progress or {}),
-            )
-            self._is_sure = False
-            if not self._log.append(entry):
+            names = self._named(files) if files is not None and is_next else None
+            entry = self._append(number, names, progress)
+            if entry is None:
+                # the files were merged meanwhile, and may be deleted
+                entry = self._append(number, None, progress)
+            if entry is None:
                 raise CheckpointError(
-                    f"view {self._view}: entry {entry.number} of the log of its rows was written by another run; "
+                    f"view {self._view}: the log of its rows was written by another run; "
                     "only one run may use a checkpoint at a time"
                 )
-            self._last, self._is_sure = entry, True
             self._on_put()
             if entry.number % _TIDY_EVERY == 0:
                 self._tidy(number)
+
+    def _append(
+        self, number: int, names: Sequence[str] | None, progress: Mapping[str, Any] | None
+    ) -> Entry | None:
+        """Puts an entry; None where its place is taken, or a batch whose files it names is merged."""
+        last, manifest = self._last, self._manifests[number]
+        entry = Entry(
+            number=0 if last is None else last.number + 1,
+            batch=number,
+            plan=0,
+            clock=time.time_ns() // 1_000,
+            files={ROWS_FILES: tuple(names)} if names else {},
+            answer_all=names is None,
+            progress=Progress(**progress or {}),
+        )
+        self._is_sure = False
+        content = manifest.get() if names else None
+        if (names and content is None) or not self._log.append(entry, {manifest: content} if names else {}):
+            return None
+        self._last, self._is_sure = entry, True
+        return entry
 
     def catch_up(self) -> None:
         """Puts what is published and not put: by earlier runs, or before the lane knew of the log."""
@@ -120,27 +132,31 @@ class RowLog:
             newest = published.batches[-1] if published.batches else {}
             self.put(published.last, None, newest.get(PROGRESS, {}).get(self._view))
 
-    def _named(self, number: int, files: Sequence[Mapping[str, Any]]) -> list[str] | None:
-        """Gives the view's files names in the log, durable on return; None where a compaction was sooner."""
-        own = [
-            folder_of(self._layout, self._lane, file["kind"]) / file["name"]
-            for file in files
-            if file["kind"].partition("/")[2] == self._view
-        ]
-        names = [f"{number:010d}-{place:05d}.parquet" for place in range(len(own))]
-        try:
-            for published, name in zip(own, names, strict=True):
-                second_name(published, self._files / name)
-        except FileNotFoundError:
-            return None
-        if names:
-            sync_folder(self._files)
-            failpoint("rows_named", number)
-        return names
+    def _named(self, files: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The names of the view's files in the results folder."""
+        own = [file for file in files if file["kind"].partition("/")[2] == self._view]
+        return [name_of(self._layout, self._lane, file["kind"], file["name"]) for file in own]
 
     def _tidy(self, number: int) -> None:
         with tidying(self._events, f"{self._name}.log", number):
             self._segments.tidy()
+
+
+def held_rows(layout: Layout) -> set[str]:
+    """Return the names of published files that kept entries of the logs of views' rows name.
+
+    Args:
+        layout: output and checkpoint folders.
+    """
+    found: set[str] = set()
+    for name in layout.logs():
+        log = LogReader(layout.log(name))
+        newest, first = log.newest(), first_needed(log.readers())
+        # what every reader has left behind is read from the results alone
+        if newest is not None and newest.progress is not None and first <= newest.number:
+            for entry in log.between(max(first, log.first) - 1, newest.number):
+                found.update(entry.files.get(ROWS_FILES, ()))
+    return found
 
 
 class RowLogs:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from penstock.operators.runs.run import Run
 from penstock.spark.log.run_levels import run_path, segment_of, segments_of
 from penstock.spark.log.runs import open_run
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import tuples_kind
+from penstock.spark.storage.stored_log import StoredLog
 
 #: segments of which it is remembered what they name: 12 days of entries at one a second
 _KEPT_SEGMENTS = 1 << 14
@@ -60,7 +60,7 @@ class FoundRuns:
         files: each tuple is in one of them.
     """
 
-    log: Path
+    log: StoredLog
     demand: int
     after: int
     until: int
@@ -143,14 +143,14 @@ class RunFiles:
                 place, covered = len(found), segments_of(name)
                 found.append(RunFile(name, number - 1, last))
             number = last + 1
-        return FoundRuns(self._log.folder, self._demand, after, until, tuple(found))
+        return FoundRuns(self._log.log, self._demand, after, until, tuple(found))
 
     def _named(self, segment: int) -> _Named | None:
         """What a segment names; None where it is not made."""
         if segment not in self._segments:
-            entries = self._log.segment(segment)
-            if entries is None:
+            if not self._log.log.segments[segment].exists():
                 return None
+            entries = self._log.segment(segment)
             if len(self._segments) >= _KEPT_SEGMENTS:
                 self._segments.clear()
             own: dict[int, tuple[str, ...]] = {}

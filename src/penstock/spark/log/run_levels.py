@@ -2,25 +2,26 @@
 
 Level 0 is the run of one segment, level n stands for 16 of level n - 1 that begin at a multiple of 16^n segments. A
 run's name says level and place, so nothing lists them: of the runs that cover a segment the one of the highest level holds.
-The merged run is there before those it stands for go, which live on for a while; a kill in between leaves both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
+The merged run exists before the ledger names those it stands for, which are deleted later; a kill in between leaves both, which the next start mends. Runs that cannot be merged stay as they are. A run leaves with the last of its segments.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from penstock.errors import CheckpointError
 from penstock.spark.log.runs import merge_run_files
 from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import sync_folder
-from penstock.spark.storage.layout import TUPLES_FILES
+from penstock.spark.storage.layout import TUPLES_FILES, tuples_kind
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.replaced import ReplacedFiles
+from penstock.spark.storage.store_paths import StorePath, name_below, put_written, size_of
 
 #: runs of a level that become one of the next
 FANOUT = 16
@@ -53,7 +54,7 @@ def segments_of(name: str) -> range:
     return range(size * place, size * (place + 1))
 
 
-def run_path(folder: Path, segment: int) -> Path:
+def run_path(folder: StorePath, segment: int) -> StorePath:
     """Where the tuples of a segment's run lie now, in a file that lives on for a while whatever is merged since.
 
     Raises:
@@ -62,7 +63,7 @@ def run_path(folder: Path, segment: int) -> Path:
     # of a run and those that it stands for the latter go first
     for level in reversed(range(_LEVELS)):
         path = folder / run_name(level, segment // FANOUT**level)
-        if path.exists():
+        if path.is_file():
             return path
     raise CheckpointError(f"the tuples of segment {segment} in {folder} are missing; {REMEDY}")
 
@@ -86,16 +87,16 @@ class RunLevels:
     """Merges the runs of a log; one thread at a time, the one that makes and removes segments.
 
     Args:
-        folder: where they lie, those of each demand in a folder of its own.
+        files: folder of the log's files; the runs of each demand have one of their own in it.
         most_bytes: no run is made that is larger.
         told: given what could not be merged.
         replaced: given the runs that a larger one stands for.
     """
 
     def __init__(
-        self, folder: Path, most_bytes: int, told: Callable[[Unmerged], None], replaced: ReplacedFiles
+        self, files: StorePath, most_bytes: int, told: Callable[[Unmerged], None], replaced: ReplacedFiles
     ) -> None:
-        self._folder = folder
+        self._files = files
         self._most_bytes = most_bytes
         self._told = told
         self._replaced = replaced
@@ -118,15 +119,10 @@ class RunLevels:
             segment: the last one made; -1 where none is.
         """
         for folder in self._demands():
-            # what renamed the runs may have ended before their names were sure to last
-            sync_folder(folder)
             for name in [path.name for path in folder.iterdir()]:
                 match = _NAME.fullmatch(name)
-                if name.startswith("."):
-                    (folder / name).unlink()
-                elif match is not None and int(match[1]):
-                    members = self._members(folder, int(match[1]), int(match[2]))
-                    self._replaced.add(members, (folder / name).stat().st_mtime)
+                if match is not None and int(match[1]):
+                    self._replace(folder, int(match[1]), int(match[2]))
         self.merge(segment)
 
     def remove(self, segment: int) -> None:
@@ -137,41 +133,52 @@ class RunLevels:
                     (folder / run_name(level, segment // FANOUT**level)).unlink(missing_ok=True)
 
     def demands(self) -> set[int]:
-        """The demands that have a folder."""
+        """The demands that have a folder; in an object store those that have files."""
         return {int(folder.name) for folder in self._demands()}
 
     def empty(self) -> set[int]:
-        """Those of them with nothing in it."""
-        return {int(folder.name) for folder in self._demands() if not any(folder.iterdir())}
+        """Those of them with nothing in it; an object store has no empty folders."""
+        folders = [each for each in self._demands() if isinstance(each, Path)]
+        return {int(folder.name) for folder in folders if not any(folder.iterdir())}
 
     def forget(self, demand: int) -> None:
         """Removes the empty folder of a demand that nothing is put for any more."""
-        (self._folder / str(demand)).rmdir()
+        folder = self._files / tuples_kind(demand)
+        if isinstance(folder, Path):
+            folder.rmdir()
 
-    def _demands(self) -> list[Path]:
-        return sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+    def _demands(self) -> list[StorePath]:
+        folder = self._files / TUPLES_FILES
+        return sorted(folder.iterdir(), key=str) if folder.is_dir() else []
 
-    def _merge(self, folder: Path, level: int, place: int) -> None:
+    def _merge(self, folder: StorePath, level: int, place: int) -> None:
         target = folder / run_name(level, place)
         members = list(self._members(folder, level, place))
-        if (
-            target.exists()
-            or len(members) < 2
-            or sum(path.stat().st_size for path in members) > self._most_bytes
-        ):
+        if target.is_file() or len(members) < 2 or sum(map(size_of, members)) > self._most_bytes:
             return
-        merge_run_files([(0, path) for path in members], target)
-        sync_folder(folder)
+        write = partial(merge_run_files, [(0, path) for path in members])
+        put_written(self._files, name_below(self._files, target), write)
         failpoint("runs_merged", place)
-        self._replaced.add(self._members(folder, level, place), time.time())
+        self._replace(folder, level, place)
 
-    def _members(self, folder: Path, level: int, place: int) -> Iterator[Path]:
+    def _replace(self, folder: StorePath, level: int, place: int) -> None:
+        """Puts the names of the runs that a run stands for, to be deleted later."""
+        members = [name_below(self._files, path) for path in self._members(folder, level, place)]
+        known = self._replaced.listed()
+        key = name_below(self._files, folder / run_name(level, place))
+        gone = self._replaced.document(key, [name for name in members if name not in known])
+        if gone:
+            commit(gone)
+            self._replaced.committed(gone)
+        self._replaced.remove()
+
+    def _members(self, folder: StorePath, level: int, place: int) -> Iterator[StorePath]:
         """The runs of lower levels that a run stands for, or is to stand for, in order."""
         segment, end = place * FANOUT**level, (place + 1) * FANOUT**level
         while segment < end:
             for below in range(level - 1, -1, -1):
                 path = folder / run_name(below, segment // FANOUT**below)
-                if segment % FANOUT**below == 0 and path.exists():
+                if segment % FANOUT**below == 0 and path.is_file():
                     yield path
                     segment += FANOUT**below
                     break

@@ -1,37 +1,32 @@
 """Segments and retention: many small files of a log become few, and what is too old goes.
 
-64 entries that every reader has left behind become one file, their small data files one a kind; these live on for a while,
-for whoever has found them and is reading. Whole segments leave at
-the front when they are too old or the log is too large. What is left half done by a crash is finished by the
-next start: a segment lists what it replaces, and `kept.json` is put before what lies below it is removed. Files that cannot be
-merged stay as they are: what is old goes all the same.
+The small files of 64 entries that every reader has left behind become one a kind; one commit lets the entries name it and puts the
+segment and the names of the files that it replaces. These are kept for a while, for whoever has found them and is reading. Whole segments leave at
+the front when they are too old or the log is too large: one commit removes their entries and says which files go, which are deleted
+then, or by the next start. Files that cannot be merged stay as they are: what is old goes all the same.
 
 Some reader may still have to repeat an entry whose batch was bound before it was known how far back the log would go. So
 the log first announces that windows before some time will lack tuples; entries say which announcement they
 know of, and nothing is removed until every reader has left behind one that knows of this. A reader that takes old tuples again
-says since which entry, and goes on from what `kept.json` announces when it begins something new.
+says since which entry, and goes on from what is announced when it begins something new.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
-from penstock.errors import DamagedError
+from penstock.errors import DamagedError, UnexpectedDocumentError
 from penstock.plan.times import AFTER_ALL
-from penstock.spark.log.entries import Entry
 from penstock.spark.log.leaving import Leaving, Removed, announced
 from penstock.spark.log.merging import mergings, with_merged
 from penstock.spark.log.run_levels import RunLevels, Unmerged
 from penstock.spark.log.runs import newest_of
 from penstock.spark.log.stream_log import (
     FINAL,
-    JOINING,
     SEGMENT,
     SINCE,
     Kept,
@@ -40,11 +35,15 @@ from penstock.spark.log.stream_log import (
     since_of,
 )
 from penstock.spark.publication.compaction import FAILURES
+from penstock.spark.storage.documents import plain
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import numbered, sync_folder
-from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
-from penstock.spark.storage.layout import TUPLES_FILES, demand_of
+from penstock.spark.storage.formats import LEAVING, LOG_KEPT, LOG_SEGMENT
+from penstock.spark.storage.layout import ROWS_FILES, TUPLES_FILES, demand_of
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.replaced import ReplacedFiles
+from penstock.spark.storage.store_paths import files_in, size_of
+from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.ledger import Range
 
 #: no run of tuples is made that is larger, or than this part of the history
 _RUN_BYTES, _RUN_PART = 256 << 20, 16
@@ -58,7 +57,7 @@ class Segments:
     """Makes and removes the segments of a log; one thread at a time calls it, beside the one that appends.
 
     Args:
-        folder: the log's.
+        log: the log.
         history_seconds: entries are kept so long, by the clock.
         history_bytes: ... unless the log's segments have more bytes.
         clock: microseconds since the epoch.
@@ -68,14 +67,14 @@ class Segments:
 
     def __init__(
         self,
-        folder: Path,
+        log: StoredLog,
         history_seconds: float,
         history_bytes: int,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         told: Callable[[Removed | Unmerged], None] = lambda _: None,
         grace_seconds: float = 0.0,
     ) -> None:
-        self._log = LogReader(folder)
+        self._log = LogReader(log)
         self._told = told
         self._history = int(history_seconds * 1e6)
         self._bytes = history_bytes
@@ -83,8 +82,8 @@ class Segments:
         self._next: int | None = None
         run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
         self._mergings = mergings(run_bytes)
-        self._replaced = ReplacedFiles(grace_seconds)
-        self._levels = RunLevels(self._log.path(TUPLES_FILES, ""), run_bytes, told, self._replaced)
+        self._replaced = ReplacedFiles(log.replaced, files_in(log.files), grace_seconds)
+        self._levels = RunLevels(log.files, run_bytes, told, self._replaced)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
@@ -118,32 +117,17 @@ class Segments:
 
     def _recover(self) -> int:
         """Finishes what was left half done; the number of the next segment to make."""
-        kept = self._log.kept()
-        singles = numbered(self._log.folder / "entries")
-        number = min(singles, default=0) // SEGMENT
-        for made in (number - 1, number):
-            document = LOG_SEGMENT.read(self._log.segment_path(made))
-            if document is not None:
-                self._remove_entries(document)
-                number = made + 1
-        self._recover_replaced(number - 1, kept.first // SEGMENT)
+        log = self._log.log
+        number = max(log.segments.last + 1, self._log.first // SEGMENT)
         self._remove_unnamed(number)
-        garbage = kept.first // SEGMENT
-        while garbage and self._log.segment_path(garbage - 1).exists():
-            garbage -= 1
-        # what a reader has joined before it was said to go has not begun to go
-        joined = {name: told for name, told in self._log.readers().items() if JOINING not in told}
-        needed = first_needed(joined) // SEGMENT
-        if garbage <= needed < kept.first // SEGMENT:
-            kept = replace(kept, first=SEGMENT * needed)
-            self._put(kept)
-        for segment in range(garbage, kept.first // SEGMENT):
-            self._remove(segment)
+        self._remove_leaving()
         self._levels.recover(number - 1)
         return number
 
     def _remove_unnamed(self, segment: int) -> None:
         """Removes the merged files of a segment that was not put: when it is made depends on the readers."""
+        # fails if another run has taken over, whose files these may be
+        self._log.log.ledger.writer.commit()
         for kind, merging in self._mergings.items():
             folder = self._log.path(kind, "")
             for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):
@@ -153,7 +137,7 @@ class Segments:
         log = self._log
         first = SEGMENT * segment
         entries = log.between(first - 1, first + SEGMENT - 1)
-        replaced: list[tuple[str, str]] = []
+        replaced: list[str] = []
         for kind in {kind for entry in entries for kind in entry.files}:
             merging = self._mergings.get(kind.partition("/")[0])
             if merging is None:
@@ -163,22 +147,24 @@ class Segments:
             except FAILURES as error:
                 self._told(Unmerged(segment, kind, str(error)))
             else:
-                replaced += [(kind, name) for name in merged]
+                replaced += [f"{kind}/{name}" for name in merged]
         failpoint("segment_merged", segment)
         files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
         paths = (log.path(kind, name) for kind, name in files)
+        stored = {log.log.entries[entry.number]: entry.document() for entry in entries}
+        size = sum(len(plain(document)) for document in stored.values())
+        size += sum(size_of(path) for path in paths if path.exists())
+        before = LOG_SEGMENT.read(log.log.segments[segment - 1])
         document: dict[str, Any] = {
-            "entries": [entry.document() for entry in entries],
-            "replaced": replaced,
+            "newest": self._newest_tuples(files, entries[-1].furthest),
+            "bytes": size,
+            "bytes_so_far": size + (before["bytes_so_far"] if before else 0),
         }
-        size = len(json.dumps(document)) + sum(path.stat().st_size for path in paths if path.exists())
-        before = LOG_SEGMENT.read(log.segment_path(segment - 1))
-        document |= {"newest": self._newest_tuples(files, entries[-1].furthest)}
-        document |= {"bytes": size, "bytes_so_far": size + (before["bytes_so_far"] if before else 0)}
-        LOG_SEGMENT.replace(log.segment_path(segment), document)
+        gone = self._replaced.document(f"segment-{segment}", replaced)
+        commit({**stored, log.log.segments[segment]: LOG_SEGMENT.stamped(document), **gone})
         failpoint("segment_put", segment)
-        self._remove_entries(document)
-        self._replaced.add(self._replaced_by(document), time.time())
+        self._replaced.committed(gone)
+        self._replaced.remove()
         self._levels.merge(segment)
 
     def _newest_tuples(self, files: Collection[tuple[str, str]], furthest: int | None) -> dict[int, int]:
@@ -201,37 +187,6 @@ class Segments:
                 found[demand] = max(newest, found.get(demand, newest))
         return found
 
-    def _replaced_by(self, document: Mapping[str, Any]) -> list[Path]:
-        """The files that a segment has replaced by merged ones."""
-        return [self._log.path(kind, name) for kind, name in document["replaced"]]
-
-    def _recover_replaced(self, newest: int, first: int) -> None:
-        """Finds the files again that segments have replaced and whose time may not be over: those of the newest segments."""
-        made: float | None = None
-        for segment in range(newest, first - 1, -1):
-            path = self._log.segment_path(segment)
-            document = LOG_SEGMENT.read(path)
-            if document is None:
-                return
-            own = path.stat().st_mtime
-            self._replaced.add(self._replaced_by(document), own)
-            made = own if made is None else made
-            if self._replaced.is_over(own, made):
-                # whoever made the newest one has removed what was replaced before
-                return
-
-    def _remove_entries(self, document: Mapping[str, Any]) -> None:
-        """Removes the entries that a segment stands for."""
-        numbers = [entry["number"] for entry in document["entries"]]
-        singles = [path for number in numbers if (path := self._log.entry_path(number)).exists()]
-        if singles:
-            # what put the segment may have ended before its name was sure to last
-            sync_folder(self._log.folder / "segments")
-        for path in singles:
-            path.unlink()
-        sync_folder(self._log.folder / "entries")
-        failpoint("segment_entries_removed", numbers[0] // SEGMENT)
-
     def _retain(self, made: int, behind: int) -> None:
         """Announces that segments at the front will go, and removes those that every reader knows of.
 
@@ -244,8 +199,10 @@ class Segments:
         if not leaving:
             return
         before, kept = kept, announced(kept, leaving)
+        if kept != before and not self._changed(before, kept):
+            # a reader has joined meanwhile
+            return
         if kept != before:
-            self._put(kept)
             failpoint("history_announced", leaving[0].number)
         known = log.entry(behind).kept_before if behind >= kept.first else None
         since = since_of(log.readers())
@@ -258,17 +215,37 @@ class Segments:
         if not gone:
             return
         last = gone[-1]
-        until_now, kept = kept, replace(kept, first=last.end)
-        self._put(kept)
-        failpoint("history_kept", gone[0].number)
-        if kept.first > first_needed(log.readers()):
-            # a reader that puts its mark before it looks where the log begins has joined in between
-            self._put(until_now)
+        now = replace(kept, first=last.end)
+        if now.first > first_needed(log.readers()):
             return
-        for each in gone:
-            self._remove(each.number)
+        names = {each.number: self._files_of(each.number) for each in gone}
+        try:
+            commit(
+                {
+                    log.log.kept: LOG_KEPT.stamped(now.document()),
+                    **{
+                        log.log.leaving[number]: LEAVING.stamped({"files": files})
+                        for number, files in names.items()
+                    },
+                },
+                [log.log.segments[number] for number in names],
+                {log.log.kept: plain(LOG_KEPT.stamped(kept.document()))},
+                [Range(log.log.entries.prefix, before=last.end)],
+            )
+        except UnexpectedDocumentError:
+            # a reader has joined meanwhile
+            return
+        failpoint("history_kept", gone[0].number)
+        self._remove_leaving()
         size = sum(each.bytes for each in gone)
-        self._told(Removed(kept.first, SEGMENT * len(gone), size, kept.before, last.reason, last.plan))
+        self._told(Removed(now.first, SEGMENT * len(gone), size, now.before, last.reason, last.plan))
+
+    def _files_of(self, segment: int) -> list[tuple[str, str]]:
+        """The files that go with a segment: kind and name of each."""
+        entries = self._log.segment(segment)
+        named = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
+        # published files are not the log's
+        return sorted((kind, name) for kind, name in named if kind != ROWS_FILES)
 
     def _forget(self, plan: int, asked: Asked) -> None:
         """Removes what is left of demands that were withdrawn and whose tuples have all gone."""
@@ -284,7 +261,7 @@ class Segments:
         known = self._levels.demands().union(coming)
         lacks = {demand: moment for demand, moment in kept.lacks.items() if demand in known}
         if lacks != kept.lacks:
-            self._put(replace(kept, lacks=lacks))
+            self._changed(kept, replace(kept, lacks=lacks))
 
     def _leaving(self, first: int, made: int, behind: int) -> list[Leaving]:
         """The segments at the front that need not be kept, without regard to who may read them.
@@ -306,7 +283,7 @@ class Segments:
         found: list[Leaving] = []
         for number in range(first, made):
             document = self._document(number)
-            last = Entry.of(document["entries"][-1], self._log.segment_path(number))
+            last = self._log.entry(SEGMENT * (number + 1) - 1)
             is_final = last.furthest is None or last.furthest < final
             if now - last.clock > self._history and is_final:
                 reason = "age"
@@ -322,30 +299,31 @@ class Segments:
         return found
 
     def _document(self, segment: int) -> dict[str, Any]:
-        path = self._log.segment_path(segment)
-        document = LOG_SEGMENT.read(path)
+        where = self._log.log.segments[segment]
+        document = LOG_SEGMENT.read(where)
         if document is None:
-            raise DamagedError(str(path), f"({LOG_SEGMENT.kind}) is missing")
+            raise DamagedError(str(where), f"({LOG_SEGMENT.kind}) is missing")
         return document
 
-    def _put(self, kept: Kept) -> None:
-        LOG_KEPT.replace(self._log.kept_path, kept.document())
+    def _changed(self, before: Kept, kept: Kept) -> bool:
+        """Stores what is to be known; False where that has changed meanwhile."""
+        where = self._log.log.kept
+        try:
+            commit(
+                {where: LOG_KEPT.stamped(kept.document())},
+                expect={where: plain(LOG_KEPT.stamped(before.document()))},
+            )
+        except UnexpectedDocumentError:
+            return False
+        return True
 
-    def _remove(self, segment: int) -> None:
-        """Removes a segment below what is kept: its files, then itself."""
-        document = LOG_SEGMENT.read(self._log.segment_path(segment))
-        if document is None:
-            return
-        files = {
-            (kind, name)
-            for entry in document["entries"]
-            for kind, names in entry["files"].items()
-            for name in names
-        }
-        for kind, name in sorted(files):
-            self._log.path(kind, name).unlink(missing_ok=True)
-            failpoint("history_half_removed", segment)
-        for path in self._replaced_by(document):
-            path.unlink(missing_ok=True)
-        self._levels.remove(segment)
-        self._log.segment_path(segment).unlink()
+    def _remove_leaving(self) -> None:
+        """Deletes the files of segments that are no longer kept."""
+        leaving = self._log.log.leaving
+        for segment in leaving.numbers():
+            document = LEAVING.read(leaving[segment])
+            for kind, name in () if document is None else document["files"]:
+                self._log.path(kind, name).unlink(missing_ok=True)
+                failpoint("history_half_removed", segment)
+            self._levels.remove(segment)
+            leaving[segment].remove()

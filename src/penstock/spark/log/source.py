@@ -7,6 +7,7 @@ runs for it, but for a batch that is repeated after a restart.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,39 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.stored_log import StoredLog
 
+#: between two looks at a log in an object store
+_LOOK_SECONDS = 0.2
 #: the column of its rows
 ENTRY = "entry"
 
 
-def following(session: SparkSession, folder: Path, reader: str, after: int, entries: int) -> DataFrame:
+def following(session: SparkSession, log: StoredLog, reader: str, after: int, entries: int) -> DataFrame:
     """A streaming DataFrame of one column, `entry`, with one row a batch: the last entry the batch takes in.
 
     Args:
         session: the query's.
-        folder: the log's.
+        log: the log.
         reader: who it is and of which stream, for messages.
         after: the entry before the first batch's first one; -1 for the beginning. Once a batch is committed it is not asked for.
         entries: most entries of a batch.
     """
-    session.dataSource.register(LogSource)
-    options = {"folder": str(folder), "reader": reader, "after": str(after), "entries": str(entries)}
-    return session.readStream.format(LogSource.name()).options(**options).load()
+    # pickled with the log, whose address may have secrets that options of a source would show
+    source: type[LogSource] = type("SourceOfLog", (LogSource,), {"log": log})
+    session.dataSource.register(source)
+    options = {"reader": reader, "after": str(after), "entries": str(entries)}
+    return session.readStream.format(source.name()).options(**options).load()
 
 
 class LogSource(DataSource):
-    """Follows a log: options `folder`, `reader`, `after`, the entry before the first, and `entries`, the most of a batch."""
+    """Follows a log: options `reader`, `after`, the entry before the first, and `entries`, the most of a batch.
+
+    Attributes:
+        log: where it is.
+    """
+
+    log: StoredLog
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +62,7 @@ class LogSource(DataSource):
     def simpleStreamReader(self, schema: Any) -> _Follower:  # noqa: ARG002, N802
         """What Spark asks how far the log has come."""
         after, entries = int(self.options["after"]), int(self.options["entries"])
-        return _Follower(LogReader(Path(self.options["folder"])), self.options["reader"], after, entries)
+        return _Follower(LogReader(self.log), self.options["reader"], after, entries)
 
 
 class _Follower(SimpleDataSourceStreamReader):
@@ -59,12 +71,18 @@ class _Follower(SimpleDataSourceStreamReader):
         self._reader = reader
         self._after = after
         self._entries = entries
+        #: a look at a log in an object store is some requests, and Spark asks a hundred times a second
+        self._pause = 0.0 if isinstance(log.log.files, Path) else _LOOK_SECONDS
+        self._looked = -_LOOK_SECONDS
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {ENTRY: self._after}
 
     def read(self, start: Mapping[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-        first = start[ENTRY]
+        first, now = start[ENTRY], time.monotonic()
+        if now - self._looked < self._pause:
+            return iter([]), {ENTRY: first}
+        self._looked = now
         last = self._log.ahead(self._reader, first, self._entries)
         return iter([(last,)] if last > first else []), {ENTRY: last}
 

@@ -1,28 +1,28 @@
 """The log of a stream: what its ingest query hands to everything behind it, in order.
 
-An entry is a file of its own, put if absent under its number once its batch is published; later it is in the file of
-its segment. Nothing is listed to follow the log: whether there is one more entry is one look at a name.
-The answers of every reader are a function of the entries alone.
+An entry is a document of the ledger under its number, committed once its batch is published; the files that it names lie in the
+checkpoint. Entries have no gap. The answers of every reader are a function of the entries alone.
 
-One writer puts entries, makes segments and removes what is too old (`StreamLog`); any number of readers in any process
-read (`LogReader`), and say how far they have come.
+One writer puts entries, merges their files and removes what is too old (`StreamLog`); any number of readers in any process
+read (`LogReader`). Those of the writer's process say how far they have come.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from penstock.errors import CheckpointError, DamagedError
+from penstock.errors import CheckpointError, DamagedError, UnexpectedDocumentError
 from penstock.spark.log.entries import Entry
-from penstock.spark.storage.documents import put_json_if_absent, read_json
-from penstock.spark.storage.files import make_folder, numbered
-from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER, LOG_SEGMENT
-from penstock.spark.storage.names import from_disk, on_disk
+from penstock.spark.storage.formats import LOG_ENTRY, LOG_KEPT, LOG_READER
+from penstock.spark.storage.layout import ROWS_FILES
+from penstock.spark.storage.ledger_documents import StoredDocument, commit
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.store_paths import StorePath
+from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.ledger import ABSENT
 
 #: entries of a segment
 SEGMENT = 64
@@ -31,8 +31,8 @@ SEGMENT = 64
 FINAL, PLAN = "final", "plan"
 #: what a reader tells that reads tuples again: the first entry of which it may
 SINCE = "since"
-#: what a reader tells until it knows that the entries it begins with are kept, and then until it puts a mark of its own
-JOINING, JOINED = "joining", "joined"
+#: what a reader tells from when it joins until it puts a mark of its own
+JOINED = "joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,14 @@ class Kept:
             say it as `kept_before`; for a reader that joins later it is at least what is said here as it does.
         since: what is before this entry goes as soon as no reader reads its tuples again.
         lacks: by demand: of its tuples, those with an event time before this, microseconds, may lack from `since` on.
+        joined: how often a reader has joined.
     """
 
     first: int = 0
     before: int | None = None
     since: int = 0
     lacks: Mapping[int, int] = field(default_factory=dict)
+    joined: int = 0
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -58,32 +60,28 @@ class Kept:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Kept:
-        """Of a document as `document` gave it; those of before tuples were read again do not say since when."""
-        first = document["first"]
-        lacks = {int(demand): moment for demand, moment in document.get("lacks", {}).items()}
-        return cls(first, document["before"], document.get("since", first), lacks)
+        """Of a document as `document` gave it."""
+        lacks = {int(demand): moment for demand, moment in document["lacks"].items()}
+        return cls(**{**document, "lacks": lacks})
 
 
 class LogReader:
     """Reads the log of one stream; safe beside its writer, in any process, and in several threads.
 
     Args:
-        folder: the log's.
+        log: where it is.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        #: what is remembered, each replaced as a whole: an entry that there is, and the segment read last
-        self._known = -1
-        self._segment: tuple[int, tuple[Entry, ...]] = -1, ()
+    def __init__(self, log: StoredLog) -> None:
+        self.log = log
 
-    def path(self, kind: str, name: str) -> Path:
+    def path(self, kind: str, name: str) -> StorePath:
         """Where a file lies that an entry names."""
-        return self.folder / "files" / kind / name
+        return self.log.rows / name if kind == ROWS_FILES else self.log.files / kind / name
 
     def kept(self) -> Kept:
         """How far back the log goes."""
-        document = LOG_KEPT.read(self.kept_path)
+        document = LOG_KEPT.read(self.log.kept)
         return Kept() if document is None else Kept.of(document)
 
     @property
@@ -92,8 +90,13 @@ class LogReader:
         return self.kept().first
 
     def has(self, number: int) -> bool:
-        """Whether an entry has been put."""
-        return self.entry_path(number).exists() or self.segment_path(number // SEGMENT).exists()
+        """Whether an entry has been put, and is kept."""
+        return self.log.entries[number].exists()
+
+    @property
+    def last(self) -> int:
+        """Number of the last entry; -1 where none has been put."""
+        return self.log.entries.last
 
     def ahead(self, reader: str, after: int, most: int) -> int:
         """How far a reader may go on now.
@@ -109,44 +112,17 @@ class LogReader:
         Raises:
             CheckpointError: what it is to take next is gone: the log begins behind it, or ends before `after`.
         """
-        last = after
-        while last < after + most and self.has(last + 1):
-            last += 1
-        # the newest entry is never removed, so that one is put yet where this one is there
-        if last == after and not self.has(after):
-            first, begins = self.first, after + 1
-            if begins < first:
-                raise _set_back(reader, begins, f"{self.folder} starts at entry {first}")
-            if after >= 0 and not self.has(begins):
-                raise _set_back(reader, begins, f"{self.folder} ends before entry {after}")
-        return last
+        last, first, begins = self.last, self.first, after + 1
+        if last < after:
+            raise _set_back(reader, begins, f"{self.log} ends before entry {after}")
+        if begins < first:
+            raise _set_back(reader, begins, f"{self.log} starts at entry {first}")
+        return min(last, after + most)
 
     def newest(self) -> Entry | None:
-        """The last entry, or None.
-
-        Raises:
-            CheckpointError: entries before it are gone.
-        """
-        known = self._known
-        while True:
-            first = self.first
-            if known < first:
-                # nothing is known, or all of it was removed since the last call. The newest entry is never in a
-                # segment alone, so that few names are listed, and seldom
-                singles = numbered(self.folder / "entries")
-                self._refuse_gaps(singles)
-                known = max(singles, default=-1)
-                if known < first and first:
-                    raise CheckpointError(
-                        f"the log in {self.folder} has lost entries: it starts at {first}, but has none; {REMEDY}"
-                    )
-            while self.has(known + 1):
-                known += 1
-            self._known = known
-            if known < 0:
-                return None
-            if known >= self.first:
-                return self.entry(known)
+        """The last entry, or None."""
+        last = self.last
+        return None if last < 0 else self.entry(last)
 
     def entry(self, number: int) -> Entry:
         """An entry.
@@ -154,30 +130,8 @@ class LogReader:
         Raises:
             CheckpointError: it is gone, or was never put.
         """
-        segment, entries = self._segment
-        if segment == number // SEGMENT:
-            return entries[number % SEGMENT]
-        found = self._single(number) or self._of_segment(number) or self._single(number)
-        if found is None:
-            raise DamagedError(str(self.entry_path(number)), f"({LOG_ENTRY.kind}) is missing")
-        return found
-
-    def segment_number(self, number: int) -> int:
-        """The number of the segment that an entry is in, or will be."""
-        return number // SEGMENT
-
-    def segment(self, segment: int) -> tuple[Entry, ...] | None:
-        """The entries of a segment, in order; None where it is not made."""
-        held, entries = self._segment
-        if held == segment:
-            return entries
-        path = self.segment_path(segment)
-        document = LOG_SEGMENT.read(path)
-        if document is None:
-            return None
-        entries = tuple(Entry.of(each, path) for each in document["entries"])
-        self._segment = segment, entries
-        return entries
+        found = self.between(number - 1, number)
+        return found[0]
 
     def between(self, after: int, until: int) -> list[Entry]:
         """The entries behind one and up to another, in order; no more of the log is looked at.
@@ -189,7 +143,23 @@ class LogReader:
         Raises:
             CheckpointError: an entry between them is gone.
         """
-        return [self.entry(number) for number in range(after + 1, until + 1)]
+        found = self.log.entries.between(after + 1, until, LOG_ENTRY.kind)
+        for number in range(after + 1, until + 1):
+            if number not in found:
+                raise DamagedError(str(self.log.entries[number]), f"({LOG_ENTRY.kind}) is missing")
+        return [Entry.of(document, self.log.entries[number]) for number, document in found.items()]
+
+    def segment_number(self, number: int) -> int:
+        """The number of the segment that an entry is in, or will be."""
+        return number // SEGMENT
+
+    def segment_end(self, segment: int) -> int:
+        """The number of the last entry of a segment."""
+        return SEGMENT * (segment + 1) - 1
+
+    def segment(self, segment: int) -> list[Entry]:
+        """The entries of a segment that is whole and kept, in order."""
+        return self.between(SEGMENT * segment - 1, self.segment_end(segment))
 
     def first_reaching(self, moment: int, after: int, until: int) -> int:
         """The first entry that may hold tuples with an event time not before some moment.
@@ -233,22 +203,20 @@ class LogReader:
         return {name: told["number"] for name, told in self.readers().items()}
 
     def mark(self, reader: str) -> int | None:
-        """How far a reader has come; None where it has not joined, or was about to when it ended."""
-        told = LOG_READER.read(self.reader_path(reader))
-        return None if told is None or JOINING in told else int(told["number"])
+        """How far a reader has come; None where it has not joined."""
+        told = LOG_READER.read(self.log.readers[reader])
+        return None if told is None else int(told["number"])
 
     def has_only_joined(self, reader: str) -> bool:
         """Whether a reader's mark is where it joined: it has come nowhere since."""
-        told = LOG_READER.read(self.reader_path(reader))
+        told = LOG_READER.read(self.log.readers[reader])
         return told is not None and JOINED in told
 
     def readers(self) -> dict[str, dict[str, Any]]:
         """What each reader last said, see `put_mark`."""
-        paths = [path for path in (self.folder / "readers").glob("*.json") if not path.name.startswith(".")]
+        documents = self.log.readers.all(LOG_READER.kind)
         return {
-            from_disk(path.stem): document
-            for path in paths
-            if (document := LOG_READER.read(path)) is not None
+            str(name): LOG_READER.opened(told, self.log.readers[name]) for name, told in documents.items()
         }
 
     def put_mark(self, reader: str, number: int, **told: Any) -> None:
@@ -259,7 +227,11 @@ class LogReader:
             number: the last entry it will never read again, whatever happens.
             told: what else it says to the writer.
         """
-        LOG_READER.replace(self.reader_path(reader), {**told, "number": number})
+        commit(self.mark_document(reader, number, **told))
+
+    def mark_document(self, reader: str, number: int, **told: Any) -> dict[StoredDocument, dict[str, Any]]:
+        """The document of `put_mark`, for a commit of several."""
+        return {self.log.readers[reader]: LOG_READER.stamped({**told, "number": number})}
 
     def join(self, reader: str, *, reads_again: bool = False, **told: Any) -> int:
         """Lets a reader begin with the first entry that is kept: from now on nothing goes that it has not left behind.
@@ -273,71 +245,54 @@ class LogReader:
         Returns:
             Number of the entry before that one; -1 where nothing is gone.
         """
-        first = self.first
         while True:
-            said = {**told, SINCE: first} if reads_again else told
-            self.put_mark(reader, first - 1, **said, **{JOINING: True})
-            kept = self.first
-            if kept == first:
-                self.put_mark(reader, first - 1, **said, **{JOINED: True})
-                return first - 1
-            first = kept
+            before = self.log.kept.get()
+            kept = self.kept()
+            since = {SINCE: kept.first} if reads_again else {}
+            mark = {**told, **since, "number": kept.first - 1, JOINED: True}
+            # who removes the front of the log sees that somebody joined
+            puts = {
+                self.log.kept: LOG_KEPT.stamped(replace(kept, joined=kept.joined + 1).document()),
+                self.log.readers[reader]: LOG_READER.stamped(mark),
+            }
+            try:
+                commit(puts, expect={self.log.kept: before})
+            except UnexpectedDocumentError:
+                continue
+            return kept.first - 1
 
     def leave(self, reader: str) -> None:
         """Lets the log go on without a reader, which has ended: nothing waits for it any more."""
-        self.reader_path(reader).unlink(missing_ok=True)
-
-    def reader_path(self, reader: str) -> Path:
-        """The file that says how far a reader has come."""
-        return self.folder / "readers" / f"{on_disk(reader)}.json"
-
-    def _refuse_gaps(self, singles: list[int]) -> None:
-        """Makes sure that the entry before each is there."""
-        alone = {number - 1 for number in singles}.difference(singles)
-        for number in sorted(alone):
-            if not self.has(number) and number >= self.first:
-                raise DamagedError(
-                    str(self.entry_path(number)), f"({LOG_ENTRY.kind}) is missing before {number + 1}"
-                )
-
-    @property
-    def kept_path(self) -> Path:
-        """The file that says how far back the log goes."""
-        return self.folder / "kept.json"
-
-    def entry_path(self, number: int) -> Path:
-        """The file of an entry while it is in no segment."""
-        return self.folder / "entries" / f"{number:010d}.json"
-
-    def segment_path(self, segment: int) -> Path:
-        """The file of a segment."""
-        return self.folder / "segments" / f"{segment:010d}.json"
-
-    def _single(self, number: int) -> Entry | None:
-        path = self.entry_path(number)
-        document = read_json(path, LOG_ENTRY.kind)
-        return None if document is None else Entry.of(document, path)
-
-    def _of_segment(self, number: int) -> Entry | None:
-        entries = self.segment(number // SEGMENT)
-        return None if entries is None else entries[number % SEGMENT]
+        self.log.readers[reader].remove()
 
 
 class StreamLog(LogReader):
     """The writer of a log: one object has it, in one process.
 
     Args:
-        folder: the log's; created where there is none, durable on return.
+        log: where it is; it begins where there is none, durable on return.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        for name in ("entries", "segments", "files", "readers"):
-            make_folder(folder / name)
+    def __init__(self, log: StoredLog) -> None:
+        super().__init__(log)
+        LOG_KEPT.put(log.kept, Kept().document())
 
-    def append(self, entry: Entry) -> bool:
-        """Puts an entry under its number; False where it is taken, by an entry that seemed to fail as it was put."""
-        return put_json_if_absent(self.entry_path(entry.number), entry.document())
+    def append(self, entry: Entry, expect: Mapping[StoredDocument, bytes | None] | None = None) -> bool:
+        """Puts an entry under its number.
+
+        Args:
+            entry: the entry.
+            expect: what must be stored before.
+
+        Returns:
+            False where it is taken, by an entry that seemed to fail as it was put, or something else than `expect` is stored.
+        """
+        place = self.log.entries[entry.number]
+        try:
+            commit({place: entry.document()}, expect={place: ABSENT, **(expect or {})})
+        except UnexpectedDocumentError:
+            return False
+        return True
 
 
 def since_of(readers: Mapping[str, Mapping[str, Any]]) -> int:

@@ -54,7 +54,7 @@ class Asked:
     row: str | Mapping[str, Any] | None = None
     quarantined: int | None = None
     input: str | None = None
-    output: Path | None = None
+    output: str | Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _whole(
     view: tuple[Query, View],
     target: _Target,
     judging: tuple[GivenTuple, Sequence[tuple[str, Outline]], Mapping[str, Answer]],
-    output: Path | None,
+    output: str | Path | None,
 ) -> Why:
     """Adds verdicts, windows and partners to an answer."""
     flat, found = view
@@ -258,7 +258,7 @@ def _record_words(record: Mapping[str, Any], number: int, relation: str) -> str:
     return f"quarantined record {number} of {relation} (batch {record['batch']}{at}, {record['origin']}): {shortened(record['record'])}"
 
 
-def _quarantined(output: Path | None, relation: str, number: int) -> dict[str, Any]:
+def _quarantined(output: str | Path | None, relation: str, number: int) -> dict[str, Any]:
     if output is None:
         raise InputError("A quarantined record needs the results folder.")
     if number < 1:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from penstock.spark.storage.layout import Layout, is_of_log
+from penstock.spark.storage.layout import TUPLES_FILES, Layout, is_of_log
+from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.store_paths import StorePath, name_below
+from penstock.stores.files import Files
 
 _MISSES = "misses"
 
@@ -29,19 +30,19 @@ def misses_kind(view: str) -> str:
     return f"{_MISSES}/{view}"
 
 
-def is_kept(kind: str) -> bool:
-    """Whether files of a kind that were replaced are there for a while, and under two names until then."""
+def is_required(kind: str) -> bool:
+    """Whether a published file of a kind must exist: users may remove quarantined records, and the log has its own retention."""
     return kind != "quarantine" and not is_of_log(kind)
 
 
-def folder_of(layout: Layout, name: str, kind: str) -> Path:
-    """Where published files of a kind lie under the names that readers of manifests use."""
-    shown = shown_folder(layout, name, kind)
-    return layout.kept(shown) if is_kept(kind) else shown
+def folder_of(layout: Layout, name: str, kind: str) -> StorePath:
+    """The folder of a query's published files of a kind.
 
-
-def shown_folder(layout: Layout, name: str, kind: str) -> Path:
-    """Where they lie for whoever lists a folder; one folder for both where `is_kept` says no."""
+    Args:
+        layout: output and checkpoint folders.
+        name: the query's name among the manifests.
+        kind: of the files.
+    """
     match kind:
         case "matches":
             return layout.matches(name)
@@ -53,3 +54,26 @@ def shown_folder(layout: Layout, name: str, kind: str) -> Path:
             return layout.misses(kind.partition("/")[2])
         case _:
             return layout.results(kind.partition("/")[2])
+
+
+def store_of(layout: Layout, kind: str) -> Files:
+    """The store of the files of a kind."""
+    return layout.log_store if is_of_log(kind) else layout.files
+
+
+def name_of(layout: Layout, name: str, kind: str, file: str) -> str:
+    """The name of a query's file in the store of its kind."""
+    root = layout.checkpoint if is_of_log(kind) else layout.output
+    return name_below(root, folder_of(layout, name, kind) / file)
+
+
+def ending_of(kind: str, owner: str | None) -> str:
+    """What ends the names of a kind's files.
+
+    Args:
+        kind: of the files.
+        owner: the query, where other queries may publish into the same folders.
+    """
+    if kind.partition("/")[0] == TUPLES_FILES:
+        return ".arrow"
+    return ".parquet" if owner is None else f".{on_disk(owner)}.parquet"

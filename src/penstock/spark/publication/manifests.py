@@ -2,7 +2,7 @@
 
 A batch has a manifest of its own under its number until its files are merged; one stands for all batches whose files are. One commit
 puts that in the place of those. A listed file that is missing or has another size is noticed by whoever asks where it is. A file that
-was replaced lives on for a while under the name that readers have by then (docs/decisions/0040).
+was replaced is kept for a while, for readers that have found it by then (docs/decisions/0070).
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
 from penstock.spark.publication.history import Stretch
-from penstock.spark.publication.kinds import folder_of, is_kept, shown_folder
+from penstock.spark.publication.kinds import folder_of
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocuments
+from penstock.spark.storage.store_paths import StorePath, size_of
 
 #: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
 VIEW_PAIRS = "view_pairs"
@@ -36,7 +36,7 @@ class ListedFile:
         name: file name inside the folder of its kind.
         first, last: the batches whose rows it holds.
         rows, pairs, size: rows, (tuple, view) pairs, bytes.
-        crc: CRC-32 of its content; None where it was listed before there were checksums.
+        crc: CRC-32 of its content.
         level: how often files were merged into it; 0: its batch is not merged yet.
     """
 
@@ -44,10 +44,10 @@ class ListedFile:
     name: str
     first: int
     last: int
-    rows: int = 0
-    pairs: int = 0
-    size: int = 0
-    crc: int | None = None
+    rows: int
+    pairs: int
+    size: int
+    crc: int
     level: int = 0
 
 
@@ -129,7 +129,7 @@ class PublishedBatches:
         """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
         return with_view_pairs(self.merged.view_pairs, self.single)
 
-    def paths(self, layout: Layout, name: str, kind: str) -> list[Path]:
+    def paths(self, layout: Layout, name: str, kind: str) -> list[StorePath]:
         """The files of a kind, in order of batch.
 
         Raises:
@@ -208,7 +208,7 @@ def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
     return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
 
 
-def located(layout: Layout, name: str, file: ListedFile) -> Path:
+def located(layout: Layout, name: str, file: ListedFile) -> StorePath:
     """Where a published file of a query lies.
 
     Args:
@@ -220,34 +220,26 @@ def located(layout: Layout, name: str, file: ListedFile) -> Path:
         DamagedError: it is missing, or has another size than it was published with.
     """
     path = folder_of(layout, name, file.kind) / file.name
-    if not path.exists() and is_kept(file.kind):
-        # published before files had two names
-        path = shown_folder(layout, name, file.kind) / file.name
     try:
-        size = path.stat().st_size
+        size = size_of(path)
     except FileNotFoundError:
         raise DamagedError(
             str(path), f"is missing: the manifests in {layout.manifests(name)} list it"
         ) from None
-    if file.size and size != file.size:
+    if size != file.size:
         raise DamagedError(
             str(path), f"is damaged: it has {size:,} bytes, and {file.size:,} when it was published"
         )
     return path
 
 
-def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[Path, int]]:
+def published_files(layout: Layout, name: str, kind: str = "matches") -> list[tuple[StorePath, int]]:
     """The files of a kind in order of batch, each with its number of rows; raises what `located` raises."""
-    # pyarrow takes longer to load than all the rest
-    from penstock.spark.storage.columns import metadata_of
-
     listed = [file for file in read_published(layout, name).files if file.kind == kind]
-    found = [(located(layout, name, file), file.rows) for file in listed]
-    # earlier versions did not list the number
-    return [(path, rows or metadata_of(path).num_rows) for path, rows in found]
+    return [(located(layout, name, file), file.rows) for file in listed]
 
 
-def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[Path]:
+def published_paths(layout: Layout, name: str, kind: str = "matches") -> Iterator[StorePath]:
     """The files a reader that follows manifests reads, in order of batch; raises what `located` raises."""
     yield from read_published(layout, name).paths(layout, name, kind)
 

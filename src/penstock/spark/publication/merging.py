@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.spark.publication.manifests import ListedFile
 from penstock.spark.storage.columns import batches_of, conform, schema_of
-from penstock.spark.storage.files import sync_file
+from penstock.spark.storage.store_paths import StorePath
 
 #: a row group of a merged file
 _GROUP_ROWS, _GROUP_BYTES = 1_000_000, 32 << 20
@@ -99,8 +99,8 @@ class Levels:
 LEVELS = Levels()
 
 
-def merge(sources: Sequence[Path], target: Path) -> None:
-    """Writes the rows of several Parquet files to one, synced; columns that some lack are NULL there.
+def merge(sources: Sequence[StorePath], target: Path) -> None:
+    """Writes the rows of several Parquet files to one; columns that some lack are NULL there.
 
     Args:
         sources: in the order of the rows.
@@ -125,4 +125,3 @@ def merge(sources: Sequence[Path], target: Path) -> None:
                     held, rows, size = [], 0, 0
         if held:
             writer.write_table(pa.Table.from_batches(held))
-    sync_file(target)

@@ -1,8 +1,7 @@
-"""Publication: staged files become visible under names fixed by batch, job and partition.
+"""Publication: one commit of the ledger makes a batch visible.
 
-Order: every file, synced by the task that wrote it, takes its final name by atomic replace and a second one in the folder
-that anybody may list, surplus files of the batch are removed, the folders are synced, and the batch's manifest is written last. A batch whose manifest exists is
-published: a replay of it changes nothing.
+The tasks of a batch have stored its files under their final names (`staged.BatchFiles`). The commit puts the manifest, which lists them,
+and whatever else becomes true with it. A batch whose manifest exists is published: a replay of it changes nothing.
 
 Several queries may publish into the folder of a view that has moved between streams: the files of window results
 end in their stream's name, and each query looks after its own alone.
@@ -10,28 +9,21 @@ end in their stream's name, and each query looks after its own alone.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections import Counter
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from penstock.spark.publication.compaction import PATIENCE_SECONDS, Compaction, tidying
-from penstock.spark.publication.folders import PublishedFolders
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.merging import LEVELS, Levels
-from penstock.spark.publication.staged import PublishedFile, Staged
+from penstock.spark.publication.repair import Leftovers
+from penstock.spark.publication.staged import BatchFiles, Staged, files_of_reports
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
-
-#: folders that are synced at a time
-_SYNCS = 8
+from penstock.spark.storage.ledger_documents import StoredDocument, commit
+from penstock.spark.storage.replaced import ReplacedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +45,13 @@ class Publisher:
     Args:
         layout: output and checkpoint folders.
         name: the query's name among the manifests; a stream's for its ingest.
-        kinds: the kinds of files it always looks after; others are known once one was staged.
+        kinds: the kinds of files that its first batch may have; of a query with an owner only those outside `results` and `misses`.
         owner: ends the names of its files, where other queries may publish into the same folders.
         failpoints: what the names of its failpoints begin with.
         levels: how far files of older batches are merged.
         passing: names of figures that only the newest batch is asked for: batches whose files are merged are without.
-        grace_seconds: files that were replaced live on for so long.
+        grace_seconds: files that were replaced are kept for so long.
+        held: gives the names of replaced files in the store that something still needs.
 
     Raises:
         DamagedError: what was published is not there as it was published; nothing is changed then.
@@ -74,22 +67,34 @@ class Publisher:
         levels: Levels = LEVELS,
         passing: Collection[str] = (),
         grace_seconds: float = 0.0,
+        held: Callable[[], Set[str]] = frozenset,
     ) -> None:
         self._layout = layout
         self._name = name
-        self._prefix = failpoints
+        self._owner = owner
         self._manifests = layout.manifests(name)
-        self._folders = PublishedFolders(layout, name, owner)
-        listed = (file.kind for file in read_published(layout, name).files)
-        for kind in (*kinds, *listed):
-            self._folders.follow(kind)
-        if "matches" in kinds:
-            self._folders.make("matches")
+        published = read_published(layout, name)
+        self._kinds = {*kinds, *(file.kind for file in published.files)}
+        self._leftovers = Leftovers(layout, name, owner)
+        replaced = ReplacedFiles(layout.replaced(name), layout.files, grace_seconds, held)
+        self._leftovers.repair(published, self._kinds, replaced.listed())
+        replaced.remove()
         self._compaction = Compaction(
-            self._manifests, self._folders, self._prefix, levels, passing, grace_seconds
+            layout, name, owner, published.merged.last, replaced, failpoints, levels, passing
         )
-        #: the batch that nobody can have begun to publish; None: any may have been
-        self._untouched: int | None = None
+        #: the newest batch that was begun; None: a commit may have published its files
+        self._begun: int | None = None
+
+    def begin(self, batch: int) -> BatchFiles:
+        """Return what stores the files of a batch; what an attempt before has left of it is deleted."""
+        files = BatchFiles.of(self._layout, self._name, self._owner, batch)
+        files.clean()
+        if self._begun == batch and self.published(batch) is None:
+            # fails if another run has taken over, whose files these may be
+            self._layout.ledger.writer.commit()
+            self._leftovers.remove(batch, self._kinds)
+        self._begun = batch
+        return files
 
     def published(self, batch: int) -> Published | None:
         """What is known of a batch that Spark may repeat, or None where it is not published.
@@ -103,66 +108,43 @@ class Publisher:
         figures = self._compaction.figures(batch) if batch <= self._compaction.last else None
         return None if figures is None else Published(figures, None)
 
-    def publish(self, batch: int, reports: Sequence[Staged], figures: dict[str, Any]) -> list[dict[str, Any]]:
+    def publish(
+        self,
+        batch: int,
+        reports: Sequence[Staged],
+        figures: dict[str, Any],
+        puts: Mapping[StoredDocument, Mapping[str, Any]] | None = None,
+        deletes: Iterable[StoredDocument] = (),
+        expect: Mapping[StoredDocument, bytes | None] | None = None,
+    ) -> list[dict[str, Any]]:
         """Makes a batch visible.
 
         Args:
             batch: its number.
-            reports: what its tasks staged.
+            reports: what its tasks stored.
             figures: what else the manifest says of the batch.
+            puts, deletes, expect: what the same commit changes beside, see `ledger_documents.commit`.
 
         Returns:
-            The published files, as the manifest lists them (fields of PublishedFile).
-        """
-        is_untouched, self._untouched = batch == self._untouched, None
-        files: list[PublishedFile] = []
-        for kind in sorted({staged.kind for report in reports for staged in report.files}):
-            self._folders.make(kind)
-        for report in sorted(reports, key=lambda each: (each.job, each.partition)):
-            seen: Counter[str] = Counter()
-            for staged in report.files:
-                name = f"{batch:010d}-{report.job}-{report.partition:05d}"
-                # a task may have several of a kind, each worth a file
-                name += f"-{seen[staged.kind]}" * (seen[staged.kind] > 0) + self._folders.ending_of(
-                    staged.kind
-                )
-                seen[staged.kind] += 1
-                Path(staged.path).replace(self._folders[staged.kind] / name)
-                self._folders.show(staged.kind, name)
-                if not files:
-                    failpoint(f"{self._prefix}half_published", batch)
-                files.append(
-                    PublishedFile(staged.kind, name, staged.rows, staged.pairs, staged.size, staged.crc)
-                )
-        changed = {self._folders[file.kind] for file in files}
-        if not is_untouched:
-            changed |= self._remove_surplus(batch, files)
-        with ThreadPoolExecutor(_SYNCS, "penstock-sync") as beside:
-            list(beside.map(sync_folder, changed))
-        listed = [asdict(file) for file in files]
-        MANIFEST.replace(
-            self._manifests[batch],
-            {"first": batch, "last": batch, "files": listed, "batches": [figures], "published": time.time()},
-        )
-        for staging in (
-            self._layout.staging(self._name, batch),
-            self._layout.staged_envelopes(self._name, batch),
-        ):
-            shutil.rmtree(staging, ignore_errors=True)
-        self._untouched = batch + 1
-        return listed
+            The published files, as the manifest lists them (fields of StagedFile).
 
-    def _remove_surplus(self, batch: int, files: Sequence[PublishedFile]) -> set[Path]:
-        """Removes what an earlier attempt has published of a batch beside what it consists of; gives the folders."""
-        published = {self._folders[file.kind] / file.name for file in files}
-        published |= {self._folders.shown(file.kind) / file.name for file in files}
-        changed = set()
-        for folder in self._folders:
-            for surplus in self._folders.own(folder, rf"{batch:010d}-\d+-\d+(?:-\d+)?"):
-                if surplus not in published:
-                    surplus.unlink()
-                    changed.add(folder)
-        return changed
+        Raises:
+            UnexpectedDocumentError: something else than `expect` is stored; nothing is changed.
+        """
+        files = files_of_reports(reports)
+        listed = [asdict(file) for file in files]
+        self._begun = None
+        document = {
+            "first": batch,
+            "last": batch,
+            "files": listed,
+            "batches": [figures],
+            "published": time.time(),
+        }
+        commit({self._manifests[batch]: MANIFEST.stamped(document), **(puts or {})}, deletes, expect)
+        self._kinds.update(file.kind for file in files)
+        BatchFiles.of(self._layout, self._name, self._owner, batch).clean()
+        return listed
 
     def compact_if_due(self, batch: int, every: int, events: EventLog) -> tuple[int, int] | None:
         """Merges the files of the batches before one if its number is a multiple; that this fails is told alone.

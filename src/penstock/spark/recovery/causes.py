@@ -18,17 +18,20 @@ from pyspark.errors import PySparkException
 from penstock.errors import (
     CheckpointError,
     DamagedError,
+    FencedError,
     FunctionFailedError,
     FunctionRaisedError,
     InputError,
     SinkFailedError,
     StoppedOutsideError,
+    StoreFailedError,
     StreamFailedError,
 )
 from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
 
 SESSION_ENDED = "session_ended"
 STOPPED_OUTSIDE = "stopped_outside"
+TAKEN_OVER = "taken_over"
 SLOW_START = "slow_start"
 SOURCE_UNREACHABLE = "source_unreachable"
 DATA_LOST = "data_lost"
@@ -88,6 +91,13 @@ _RULES = (
         r"|Py4JNetworkError|Answer from Java side is empty",
         False,
         _ENDED,
+        is_detailed=False,
+    ),
+    _rule(
+        "checkpoint_shared",
+        r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log",
+        True,
+        "another run wrote to Spark's checkpoint of the stream",
         is_detailed=False,
     ),
     _rule(
@@ -163,7 +173,7 @@ _RULES = (
         "storage_failed",
         r"Input/output error|Stale (?:NFS )?file handle|Too many open files|Remote I/O error"
         r"|Transport endpoint is not connected|Host is down|Too many levels of symbolic links"
-        r"|Read-only file system",
+        r"|Read-only file system|StoreFailedError",
         True,
         "the file system failed",
     ),
@@ -220,6 +230,10 @@ def _cause_of(error: BaseException) -> Cause:
     for each in chain:
         if isinstance(each, StoppedOutsideError):
             return Cause(STOPPED_OUTSIDE, str(each))
+        if isinstance(each, FencedError):
+            return Cause(TAKEN_OVER, str(each))
+        if isinstance(each, StoreFailedError):
+            return Cause("storage_failed", first_line(each), is_transient=True)
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))
@@ -257,6 +271,8 @@ def _cause_by(rules: Sequence[_Rule], text: str) -> Cause:
     if failed:
         named = _FUNCTION.match(failed[-1])
         return Cause("function_failed", failed[-1], function=named.group(1) if named else None)
+    if own and own[-1][0] == FencedError.__name__:
+        return Cause(TAKEN_OVER, own[-1][1])
     reason = _innermost(text)
     for rule in rules:
         hit = rule.pattern.search(text)

@@ -14,7 +14,14 @@ from typing import Any
 
 from penstock.errors import StreamFailedError
 from penstock.settings import Settings
-from penstock.spark.recovery.causes import SESSION_ENDED, SLOW_START, STOPPED_OUTSIDE, Cause, cause_of
+from penstock.spark.recovery.causes import (
+    SESSION_ENDED,
+    SLOW_START,
+    STOPPED_OUTSIDE,
+    TAKEN_OVER,
+    Cause,
+    cause_of,
+)
 from penstock.spark.storage.events import EventLog
 
 _MOST_SECONDS = 30.0
@@ -23,7 +30,7 @@ _SELDOM_SECONDS = 300.0
 #: a machine too busy to start a process says nothing against what was to run there, unless it stays so
 _BUSY_SECONDS = 3_600.0
 #: causes that no attempt ever ends
-_FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE)
+_FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE, TAKEN_OVER)
 
 
 @dataclass(frozen=True, slots=True)

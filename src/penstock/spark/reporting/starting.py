@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,13 +26,18 @@ def told_as_starting(layout: Layout) -> Iterator[None]:
     """
     document = read_status(layout)
     if layout.status.parent.is_dir():
-        starting = {"pid": os.getpid(), "time": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        starting = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
         _put(layout, {**StatusBook(document).document(), "starting": starting})
     try:
         yield
     finally:
         document = read_status(layout)
-        if document.pop("starting", None) is not None:
+        # another start may have begun since
+        if (document.pop("starting", None) or {}).get("pid") == os.getpid():
             _put(layout, document)
 
 

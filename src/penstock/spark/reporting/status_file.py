@@ -15,13 +15,16 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import PublishedBatches, read_manifests
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.storage.documents import sealed
-from penstock.spark.storage.events import newest_events
-from penstock.spark.storage.files import replace_bytes
+from penstock.spark.storage.event_copies import copied_lines
+from penstock.spark.storage.events import newest_events, parsed_events
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import replace_content
 
 _log = logging.getLogger(__name__)
 #: a large document is written less often: between two lies this many times the processor time that it took; a slow disk costs none
 _PAUSES = 20
+#: bytes of copied events that are looked at
+_LOOKED_AT = 1 << 18
 
 
 class StatusFile:
@@ -46,6 +49,7 @@ class StatusFile:
         self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
         self._written = -1
         self._closing = threading.Event()
+        self._is_left = False
         self._thread = threading.Thread(target=self._follow, daemon=True, name="penstock-status")
         self._thread.start()
 
@@ -63,6 +67,11 @@ class StatusFile:
         self._closing.set()
         self._thread.join()
 
+    def leave(self) -> None:
+        """Writes nothing any more: the folder is another run's."""
+        self._is_left = True
+        self._closing.set()
+
     def _follow(self) -> None:
         pause = self._every
         while not self._closing.wait(pause):
@@ -73,10 +82,10 @@ class StatusFile:
 
     def _write(self) -> None:
         changes = self.book.changes
-        if changes == self._written:
+        if changes == self._written or self._is_left:
             return
         try:
-            replace_bytes(self._layout.status, sealed(self.book.document(), default=str))
+            replace_content(self._layout.status, sealed(self.book.document(), default=str))
             self._written = changes
         except Exception as error:
             # a full disk, or whatever an event holds: the run goes on, its answers count
@@ -106,7 +115,7 @@ def untold_events(layout: Layout, document: Mapping[str, Any]) -> Iterator[dict[
     """Yield the events that a written document has not taken in, oldest first: those after its newest one."""
     until = str(document.get("time") or "")
     known = document.get("at_time")
-    for event in newest_events(layout.events):
+    for event in newest_events(layout.events) or parsed_events(copied_lines(layout, _LOOKED_AT)):
         time = str(event.get("time"))
         if (time == until and known is not None and known <= 0) or time > until:
             yield event

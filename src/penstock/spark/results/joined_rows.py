@@ -7,7 +7,6 @@ those whose name a later row with `delete` has are none any more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from penstock.spark.publication.manifests import published_files
 from penstock.spark.results.frames import published_frame
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
 
 #: of a view in the catalog: the numbers of the lanes that have answered it; no other views have it
 LANES = "lanes"
@@ -81,7 +81,7 @@ def withdraws(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get(WITHDRAWS))
 
 
-def joined_files(layout: Layout, entry: Mapping[str, Any]) -> Iterator[tuple[Path, int]]:
+def joined_files(layout: Layout, entry: Mapping[str, Any]) -> Iterator[tuple[StorePath, int]]:
     """The published files of a join view, by its entry in the catalog, each with its number of rows."""
     for number in entry[LANES]:
         yield from published_files(layout, join_lane(number), view_kind(number, entry["name"]))

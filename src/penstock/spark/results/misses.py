@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +12,7 @@ from penstock.spark.reporting.catalog import find_view
 from penstock.spark.storage.columns import batches_of, conform
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
 
 _MOMENT = pa.timestamp("us", "UTC")
 #: outcome of a row that tells that a window which was missed has been answered since; readers put that beside the window
@@ -35,7 +34,7 @@ MISSES = pa.schema(
 )
 
 
-def missed_paths(layout: Layout, view: str) -> list[Path]:
+def missed_paths(layout: Layout, view: str) -> list[StorePath]:
     """The files that tell of them.
 
     Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,8 +24,10 @@ from penstock.spark.results.joined_rows import LANES, file_schema, joined_change
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
 from penstock.spark.results.window_schemas import ROW, readable_view
+from penstock.spark.sessions.store_access import configure
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath, address_of
 
 #: where a row of a sink came from: the batch's number, and its place in the batch
 BATCH, ORDINAL = "penstock_batch", "penstock_ordinal"
@@ -74,7 +75,7 @@ def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any]
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 
 
-def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[Path]) -> DataFrame:
+def read_matches(spark: SparkSession, schema: StructType, paths: Sequence[StorePath]) -> DataFrame:
     """Files of matches as a frame of the tuple's columns, the names of queries (`queries_name`), and DEFINITIONS as the files have it."""
     queries = queries_name(schema.fieldNames())
     wide = StructType([*schema.fields]).add(queries, ArrayType(StringType(), containsNull=False))
@@ -112,7 +113,7 @@ def _of_now(rows: DataFrame, views: Mapping[str, Any], stream: str) -> DataFrame
 
 def open_results(
     spark: SparkSession,
-    folder: Path,
+    folder: str | StorePath,
     view: str,
     revisions: bool = False,
     definition: int | None = None,
@@ -132,7 +133,8 @@ def open_results(
         InputError: the folder is none of Penstock's, or what is asked for does not go together.
         UnknownNameError: there is no such view.
     """
-    layout = Layout(folder, folder)
+    layout = Layout.of(folder, folder)
+    configure(spark, address_of(layout.output))
     if revisions:
         return changes(spark, layout, view, definition)
     return results(spark, layout, view, definition, all_definitions, final_only)

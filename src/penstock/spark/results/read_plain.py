@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,14 @@ from penstock.spark.results.window_schemas import (
 )
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(rf"{_NAME.pattern}|`(?:[^`]|``)+`")
 #: words that Spark reads as values where a column's name could stand
 _VALUES = frozenset({"null", "true", "false"})
 #: a column, then the fields of its structs
-Place = tuple[str, ...]
+FieldPath = tuple[str, ...]
 _DEFINITIONS = pa.field(DEFINITIONS, pa.list_(pa.int32()))
 
 
@@ -188,7 +188,7 @@ class _Chosen:
     view: str
     number: int | None
 
-    def schema(self, own: pa.Schema, columns: Mapping[str, Place]) -> pa.Schema:
+    def schema(self, own: pa.Schema, columns: Mapping[str, FieldPath]) -> pa.Schema:
         """The columns of the rows."""
         fields = [_field(own, place).with_name(name) for name, place in columns.items()]
         if self.number is None:
@@ -251,7 +251,9 @@ def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions
     return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
-def _joined(files: Sequence[tuple[Path, int]], schema: pa.Schema, entry: Mapping[str, Any]) -> StoredRows:
+def _joined(
+    files: Sequence[tuple[StorePath, int]], schema: pa.Schema, entry: Mapping[str, Any]
+) -> StoredRows:
     """The rows of a join view with some of its files' columns, those withdrawn left out."""
     if not withdraws(entry):
         return StoredRows(schema, files, schema, lambda batch: (np.arange(batch.num_rows), batch))
@@ -274,11 +276,11 @@ def _joined(files: Sequence[tuple[Path, int]], schema: pa.Schema, entry: Mapping
     return StoredRows(schema, files, pa.unify_schemas([schema, marks]), pick)
 
 
-def _paths(files: Sequence[tuple[Path, int]]) -> list[Path]:
+def _paths(files: Sequence[tuple[StorePath, int]]) -> list[StorePath]:
     return [path for path, _ in files]
 
 
-def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, Place]] | None:
+def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, FieldPath]] | None:
     """The columns of a selection's stream, and of each output its place; None where an output has none."""
     projection = entry["projection"]
     own = arrow_schema(stored_schema(read_catalog(layout)["streams"][entry["stream"]]))
@@ -292,7 +294,7 @@ def _told(own: pa.Schema) -> pa.Schema:
 
 
 def _rows(
-    files: Sequence[tuple[Path, int]], own: pa.Schema, columns: Mapping[str, Place], chosen: _Chosen
+    files: Sequence[tuple[StorePath, int]], own: pa.Schema, columns: Mapping[str, FieldPath], chosen: _Chosen
 ) -> StoredRows:
     """The rows of a view with its own columns."""
     schema = chosen.schema(own, columns)
@@ -313,9 +315,9 @@ def _rows(
     return StoredRows(schema, files, wanted, pick)
 
 
-def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapping[str, Place] | None:
+def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapping[str, FieldPath] | None:
     """Output name -> place, where every item names a column or a field of a struct, and all outputs have names of their own."""
-    columns: dict[str, Place] = {}
+    columns: dict[str, FieldPath] = {}
     for text, name in projection:
         place = _place(text.strip(), own)
         if place is None or name is None or name in columns:
@@ -324,7 +326,7 @@ def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapp
     return columns
 
 
-def _place(text: str, own: pa.Schema) -> Place | None:
+def _place(text: str, own: pa.Schema) -> FieldPath | None:
     """The place that a text names, in the case in which its parts are spelt."""
     parts = _PART.findall(text)
     if ".".join(parts) != text or text.lower() in _VALUES:
@@ -343,7 +345,7 @@ def _place(text: str, own: pa.Schema) -> Place | None:
     return tuple(found)
 
 
-def _field(own: pa.Schema, place: Place) -> pa.Field:
+def _field(own: pa.Schema, place: FieldPath) -> pa.Field:
     name, *fields = place
     field = own.field(name)
     for each in fields:
@@ -410,16 +412,16 @@ def _is_sortable(kind: pa.DataType) -> bool:
     )
 
 
-def _read(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(files: Sequence[StorePath], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
     for path in files:
         for batch in batches_of(path, schema.names):
             yield conform(batch, schema)
 
 
-def _read_newest(files: Sequence[Path], schema: pa.Schema, most: int) -> tuple[pa.Table, bool]:
+def _read_newest(files: Sequence[StorePath], schema: pa.Schema, most: int) -> tuple[pa.Table, bool]:
     """The last rows of files, `most` at the most, and whether these are all; other row groups are not read."""
-    groups: list[tuple[Path, int]] = []
+    groups: list[tuple[StorePath, int]] = []
     rows = 0
     for path in reversed(files):
         if rows > most:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
+from penstock.spark.storage.store_paths import StorePath
 
 Ints = npt.NDArray[np.int64]
 #: of some stored rows: which are rows of the view, by their places, and these rows
@@ -45,7 +45,7 @@ class StoredRows:
     """
 
     schema: pa.Schema
-    files: Sequence[tuple[Path, int]]
+    files: Sequence[tuple[StorePath, int]]
     stored: pa.Schema
     pick: Pick
 
@@ -73,7 +73,7 @@ class StoredRows:
             for path, start, _ in (each for each in files if each[2] > begin):
                 yield from self._forwards(path, start, begin)
 
-    def _forwards(self, path: Path, first: int, begin: int) -> Iterator[Part]:
+    def _forwards(self, path: StorePath, first: int, begin: int) -> Iterator[Part]:
         for group, start, end in _groups(path, first):
             if end <= begin:
                 continue
@@ -83,7 +83,7 @@ class StoredRows:
                     numbers, rows = self.pick(batch.slice(left))
                     yield Part(rows, numbers + place + left, place + batch.num_rows)
 
-    def _backwards(self, path: Path, first: int, begin: int) -> Iterator[Part]:
+    def _backwards(self, path: StorePath, first: int, begin: int) -> Iterator[Part]:
         for group, start, _ in reversed(_groups(path, first)):
             if start >= begin:
                 continue
@@ -97,14 +97,14 @@ class StoredRows:
                 order = pa.array(np.arange(rows.num_rows)[::-1])
                 yield Part(rows.take(order), numbers[::-1] + place, place)
 
-    def _read(self, path: Path, group: int, place: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _read(self, path: StorePath, group: int, place: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of a row group with the columns that are read; a column that the file lacks is NULL."""
         for batch in batches_of(path, self.stored.names, [group]):
             yield place, conform(batch, self.stored)
             place += batch.num_rows
 
 
-def _groups(path: Path, place: int) -> list[tuple[int, int, int]]:
+def _groups(path: StorePath, place: int) -> list[tuple[int, int, int]]:
     """The row groups of a file: number, place of the first row, and of the row behind the last."""
     metadata = metadata_of(path)
     found = []

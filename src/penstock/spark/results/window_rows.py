@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +19,7 @@ from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import (
@@ -40,7 +38,7 @@ from penstock.spark.results.window_schemas import (
     result_parts,
     result_schema,
 )
-from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, write_staged
+from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, written
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
 
@@ -59,9 +57,10 @@ class MadeResults:
     Attributes:
         job: its operator.
         partition: 0, as there is one file.
-        files: the file; none where no row was left.
+        files: the file, if it is stored; none where no row was left.
         view: the view, if it has HAVING.
         more: of a view with HAVING, by how many rows its results grow.
+        left: the file, if it is left in a scratch folder.
     """
 
     job: int
@@ -69,10 +68,14 @@ class MadeResults:
     files: Sequence[StagedFile]
     view: str = ""
     more: int = 0
+    left: Sequence[WrittenFile] = ()
 
 
 def make_results(
-    spark: SparkSession, raw: Sequence[StagedResults], view: Callable[[StagedResults], BoundWindow]
+    spark: SparkSession,
+    raw: Sequence[StagedResults],
+    view: Callable[[StagedResults], BoundWindow],
+    store: BatchFiles | None,
 ) -> list[MadeResults]:
     """Makes the results of raw files: one Spark job, one task a view.
 
@@ -82,6 +85,7 @@ def make_results(
         spark: the session whose settings the views were bound under.
         raw: staged raw files.
         view: gives the view of a file.
+        store: stores the files; None: they are left beside the raw files.
     """
     by_view: dict[tuple[int, str], list[StagedResults]] = {}
     for staged in raw:
@@ -89,9 +93,9 @@ def make_results(
     frames = []
     for (operator, _), files in by_view.items():
         bound = view(files[0])
-        frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.file.path for each in files])
+        frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.written.path for each in files])
         results = _results(spark, bound, frame.coalesce(1))
-        stage = _stager(operator, files[0], result_schema(bound), has_having=bound.having is not None)
+        stage = _stager(operator, files[0], result_schema(bound), store, has_having=bound.having is not None)
         frames.append(results.mapInArrow(stage, "made BINARY"))
     if not frames:
         return []
@@ -215,16 +219,20 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
 
 
 def _stager(
-    operator: int, staged: StagedResults, schema: pa.Schema, *, has_having: bool
+    operator: int, staged: StagedResults, schema: pa.Schema, store: BatchFiles | None, *, has_having: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = [pa.Table.from_batches([batch]) for batch in batches]
         more = sum(pc.sum(table.column(_CHANGE)).as_py() or 0 for table in tables if has_having)
         own = [table.select(range(len(schema))).rename_columns(schema.names).cast(schema) for table in tables]
         rows = pa.concat_tables([schema.empty_table(), *own])
-        path = Path(staged.file.path).with_name(f"{operator}-made-{uuid.uuid4().hex}.parquet")
-        files = [write_staged(staged.file.kind, path, rows)] if rows.num_rows else []
-        made = MadeResults(operator, 0, files, staged.view if has_having else "", more)
+        made = MadeResults(operator, 0, (), staged.view if has_having else "", more)
+        if rows.num_rows:
+            file = written(staged.file.kind, rows)
+            if store is None:
+                made = replace(made, left=[file.left(staged.written.path.parent)])
+            else:
+                made = replace(made, files=store.put(operator, 0, [file]))
         yield pa.record_batch({"made": pa.array([pickle.dumps(made)], pa.binary())})
 
     return stage

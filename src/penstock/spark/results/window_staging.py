@@ -1,17 +1,15 @@
-"""The worker's side of window results: answers become rows of staged files.
+"""The worker's side of window results: answers become rows of files.
 
-A view whose outputs are columns of its groups is staged as it is published. Any other is staged *raw*: `_w`,
+A view whose outputs are columns of its groups is stored as it is published. Any other is left in the scratch folder *raw*: `_w`,
 `_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark makes its results.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any
 
@@ -23,7 +21,7 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
-from penstock.spark.publication.staged import StagedFile, stage_content
+from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     FINAL,
@@ -37,6 +35,7 @@ from penstock.spark.results.window_schemas import (
     result_schema,
     row_type,
 )
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: of a raw file: the aggregates of the revision before, NULL where that did not know the group
@@ -164,7 +163,7 @@ class StagedResults:
         shard: where.
         view: its name.
         raw: whether Spark has yet to make its results.
-        file: what was staged.
+        file: what was stored, or is left in the scratch folder.
         said: what it says.
     """
 
@@ -172,7 +171,7 @@ class StagedResults:
     shard: int
     view: str
     raw: bool
-    file: StagedFile
+    file: StagedFile | WrittenFile
     said: SaidWindows
 
     @property
@@ -187,21 +186,29 @@ class StagedResults:
 
     @property
     def files(self) -> Sequence[StagedFile]:
-        """The one file."""
-        return [self.file]
+        """The one file, if it is stored."""
+        return [self.file] if isinstance(self.file, StagedFile) else []
+
+    @property
+    def written(self) -> WrittenFile:
+        """The file in the scratch folder."""
+        assert isinstance(self.file, WrittenFile), "it is not stored"
+        return self.file
 
 
 @dataclass(slots=True)
 class ResultStage:
-    """Collects the answers of one shard in one batch and stages them.
+    """Collects the answers of one shard in one batch and stores them.
 
     Attributes:
-        folder: the batch's staging folder.
+        files: stores the batch's files; None: all are left in the scratch folder.
+        scratch: that folder.
         shard: which shard.
         views: gives the views of an operator.
     """
 
-    folder: Path
+    files: BatchFiles | None
+    scratch: StorePath
     shard: int
     views: Callable[[int], dict[str, BoundWindow]]
     _answers: dict[_Place, list[Answer]] = field(default_factory=dict)
@@ -214,12 +221,18 @@ class ResultStage:
     def close(self) -> list[StagedResults]:
         """Writes a file for each view: several at a time, for each waits for the disk."""
         with ThreadPoolExecutor(_WRITERS, "penstock-stage") as threads:
-            writers = _Writers(threads)
+            writers = _Writers(threads, self._store)
             begun = [each for view, places in self._alike() for each in self._write(view, places, writers)]
             return [
                 StagedResults(operator, self.shard, name, raw, file, said)
                 for ((operator, name), raw, said), file in zip(begun, writers.files(), strict=True)
             ]
+
+    def _store(self, written: Sequence[_Written]) -> list[StagedFile | WrittenFile]:
+        """Stores files, or leaves them in the scratch folder; all are raw, or none is."""
+        if self.files is None or any(each.raw for each in written):
+            return [each.file.left(self.scratch) for each in written]
+        return [*self.files.put_all(self.shard, [(each.operator, each.file) for each in written])]
 
     def _alike(self) -> Iterator[tuple[BoundWindow, list[_Place]]]:
         """Views whose rows are made together, as they differ in neither columns nor aggregates."""
@@ -247,7 +260,6 @@ class ResultStage:
         Yields:
             The operator and the view, whether Spark has yet to make its results, and what its file says.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         raw = not is_plain(view)
         answers = list(chain.from_iterable(self._answers[place] for place in places))
         rows = pa.concat_tables([answer.rows for answer in answers]).combine_chunks()
@@ -263,38 +275,55 @@ class ResultStage:
             said = SaidWindows(rows=last - first, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
                 said.note(answer)
-            path = self.folder / f"{operator}-{self.shard:05d}-{uuid.uuid4().hex}.parquet"
             size = int(row_bytes * (last - first))
-            writers.write(view_kind(operator, name), path, table.slice(first, last - first), size)
+            writers.write(
+                operator, view_kind(operator, name), table.slice(first, last - first), size, raw=raw
+            )
             yield (operator, name), raw, said
 
 
-class _Writers:
-    """Threads that write staged files; whoever gives them another waits while many are to be written.
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A file of an operator that is not stored yet, and whether Spark has yet to make its results."""
 
-    Large tables are encoded by the threads too. Many small ones are encoded faster by one thread, and written several by one.
+    operator: int
+    raw: bool
+    file: WrittenFile
+
+
+class _Writers:
+    """Threads that store files; whoever gives them another waits while many are to be stored.
+
+    Large tables are encoded by the threads too. Many small ones are encoded faster by one thread, and stored several by one.
     """
 
-    def __init__(self, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        threads: ThreadPoolExecutor,
+        store: Callable[[Sequence[_Written]], list[StagedFile | WrittenFile]],
+    ) -> None:
         self._threads = threads
+        self._store = store
         self._places = BoundedSemaphore(2 * _WRITERS)
-        self._small: list[tuple[str, Path, int, memoryview]] = []
+        self._small: list[_Written] = []
         self._small_bytes = 0
-        self._begun: list[Future[list[StagedFile]]] = []
+        self._begun: list[Future[list[StagedFile | WrittenFile]]] = []
 
-    def write(self, kind: str, path: Path, table: pa.Table, size: int) -> None:
+    def write(self, operator: int, kind: str, table: pa.Table, size: int, *, raw: bool) -> None:
         """Begins to write a file of a table with about so many bytes."""
         if size >= _WORTH_MORE:
             self._write_small()
-            self._begin(lambda: [write_staged(kind, path, table)])
+            self._begin(lambda: self._store([_Written(operator, raw, written(kind, table))]))
             return
+        if self._small and self._small[0].raw != raw:
+            self._write_small()
         content = _encoded(table, size)
-        self._small.append((kind, path, table.num_rows, content))
+        self._small.append(_Written(operator, raw, WrittenFile(kind, content, table.num_rows)))
         self._small_bytes += len(content)
         if len(self._small) >= _FILES_AT_A_TIME or self._small_bytes >= _WORTH_MORE:
             self._write_small()
 
-    def files(self) -> Iterator[StagedFile]:
+    def files(self) -> Iterator[StagedFile | WrittenFile]:
         """What was written, in the order in which it was given."""
         self._write_small()
         for writing in self._begun:
@@ -303,19 +332,18 @@ class _Writers:
     def _write_small(self) -> None:
         if self._small:
             small, self._small, self._small_bytes = self._small, [], 0
-            self._begin(lambda: [stage_content(*each) for each in small])
+            self._begin(lambda: self._store(small))
 
-    def _begin(self, write: Callable[[], list[StagedFile]]) -> None:
+    def _begin(self, write: Callable[[], list[StagedFile | WrittenFile]]) -> None:
         self._places.acquire()
         writing = self._threads.submit(write)
         writing.add_done_callback(lambda _: self._places.release())
         self._begun.append(writing)
 
 
-def write_staged(kind: str, path: Path, table: pa.Table) -> StagedFile:
-    """Writes a staged file, durable on return but for its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return stage_content(kind, path, table.num_rows, _encoded(table, table.nbytes))
+def written(kind: str, table: pa.Table) -> WrittenFile:
+    """A table as a Parquet file of a kind that is not stored yet."""
+    return WrittenFile(kind, _encoded(table, table.nbytes), table.num_rows)
 
 
 def _encoded(table: pa.Table, size: int) -> memoryview:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +17,12 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.recovery.messages import first_line
-from penstock.spark.sessions.connector import HOW_TO_GET_JARS, PACKAGES, find_connector
+from penstock.spark.sessions.connector import kafka_connector
+from penstock.spark.sessions.file_systems import SCHEMES, file_system, file_systems
 from penstock.spark.sessions.jvm import Purpose, java_options, launch, option
+from penstock.spark.sessions.libraries import PACKAGES, find_libraries
 from penstock.spark.sessions.output import OUTPUT
+from penstock.spark.sessions.store_access import REDACTION
 
 _LEAST_JAVA = 17
 #: a local master runs a task once only unless it is told so, whatever spark.task.maxFailures says
@@ -35,8 +38,8 @@ _MEANING = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-#: Spark settings under which checkpoints cost less on file systems with atomic rename, the only ones a
-#: Layout lies on: without the first Spark starts some ten `readlink` processes a batch (docs/decisions/0012)
+#: Spark settings under which checkpoints cost less: without the first Spark starts some ten `readlink` processes a batch
+#: (docs/decisions/0012). In an object store a file gets its name by a copy, which is as whole (docs/decisions/0072)
 CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -53,6 +56,7 @@ def build_session(
     purpose: Purpose = "run",
     *,
     kafka: bool = False,
+    stores: Collection[str] = (),
 ) -> SparkSession:
     """Build a quiet session, on the loopback address where the master is local.
 
@@ -62,16 +66,20 @@ def build_session(
         name: the application's name.
         purpose: what a JVM that is started for it is for.
         kafka: whether the session reads or writes Kafka. If it does, the session gets Spark's Kafka connector:
-            see `find_connector`.
+            see `kafka_connector`.
+        stores: addresses of object stores that the session reads or writes, such as `s3://bucket`. The session gets Hadoop's
+            file systems for them: see `file_system`.
 
     Raises:
         ConnectionFailedError: no usable Java, the master does not answer, or Spark could not fetch a package.
-        InputError: PENSTOCK_JARS names a folder without the connector.
+        InputError: PENSTOCK_JARS names a folder without the jars.
     """
+    needed = file_systems(stores)
     if kafka:
-        connector = find_connector(conf)
-        OUTPUT.take(f"{connector}\n")
-        conf = {**conf, **connector.conf}
+        needed.append(kafka_connector())
+    for each in find_libraries(needed, conf):
+        OUTPUT.take(f"{each}\n")
+        conf = {**conf, **each.conf}
     java = check_java()
     _quiet_py4j()
     master = master or conf.get("spark.master", f"local[*,{_TASK_ATTEMPTS}]")
@@ -89,6 +97,7 @@ def build_session(
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **CHECKPOINTS,
+        **REDACTION,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
         "spark.driver.extraJavaOptions": f"{option(f'-Dlog4j2.configurationFile={_LOG4J2}')} -Xss16m {java_options(java, purpose)}".strip(),
     }
@@ -107,13 +116,20 @@ def build_session(
         said = OUTPUT.reason()
         if "unresolved dependency" in said:
             raise ConnectionFailedError(
-                f"Spark could not fetch {together[PACKAGES]}: no repository that answers has it. {HOW_TO_GET_JARS}"
+                f"Spark could not fetch {together[PACKAGES]}: no repository that answers has it. "
+                f"{_remedy(together[PACKAGES])}"
             ) from error
         told = f"Cannot start Spark on master {master}: {first_line(error)}"
         raise ConnectionFailedError(f"{told}; Java printed: {said}" if said else told) from error
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session
+
+
+def _remedy(packages: str) -> str:
+    """What helps where Spark cannot fetch packages."""
+    known = (kafka_connector(), *map(file_system, SCHEMES))
+    return " ".join(library.remedy for library in known if library.packages[0] in packages)
 
 
 def _quiet_py4j() -> None:

@@ -24,7 +24,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from penstock.cache_folder import cache_folder
-from penstock.spark.sessions.connector import merged_submit_arguments
+from penstock.spark.sessions.libraries import merged_submit_arguments
 from penstock.spark.sessions.output import OUTPUT
 
 #: what a JVM is for: a `brief` command ends soon, a `whole` one has used all that a run uses and ends, a `run` may last

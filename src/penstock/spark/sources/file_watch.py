@@ -24,6 +24,8 @@ from penstock.spark.storage.documents import sealed, unsealed
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.files import last_lines, replace_bytes
 from penstock.spark.storage.formats import READ_FILES, VERSION
+from penstock.spark.storage.spark_files import sources_of
+from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.tasks.parquet_files import Stamp, local_path, other_kind
 
 _PERIOD_SECONDS = 10.0
@@ -65,7 +67,7 @@ class FileWatch:
     def __init__(
         self,
         stream: str,
-        logs: Path,
+        logs: StorePath,
         ledger: Path,
         events: EventLog,
         period_seconds: float = _PERIOD_SECONDS,
@@ -108,7 +110,7 @@ class FileWatch:
         """
         exact = {path: stamp for uri, stamp in stamps.items() if (path := local_path(uri)) is not None}
         with self._lock:
-            for source in sorted(self._logs.glob("[0-9]*")):
+            for source in sources_of(self._logs):
                 entries = list(_logged(source, self._next.get(source.name, 0)))
                 batch = max((entry["batchId"] for entry in entries), default=-1)
                 read = {
@@ -243,7 +245,7 @@ def _line(path: str, seen: _Seen, place: Mapping[str, Any]) -> str:
     return sealed(document).decode()
 
 
-def _logged(source: Path, first: int) -> Iterator[dict[str, Any]]:
+def _logged(source: StorePath, first: int) -> Iterator[dict[str, Any]]:
     """The files that Spark's log of one source has from a batch of the log on; none for other kinds of sources."""
     names = {path.name for path in source.iterdir()} if source.is_dir() else set()
     plain = sorted(int(name) for name in names if name.isdigit() and int(name) >= first)

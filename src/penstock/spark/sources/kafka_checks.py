@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.analysis.catalyst import java_class
 from penstock.spark.recovery.messages import first_line
-from penstock.spark.sessions.connector import PACKAGES, PROVIDER, connector_package
+from penstock.spark.sessions.connector import PROVIDER, kafka_connector
 from penstock.spark.sources.kafka_admin import SUBSCRIPTIONS, KafkaAdmin, subscribed
 
 SERVERS = "kafka.bootstrap.servers"
@@ -70,7 +70,7 @@ def check_connector(spark: SparkSession, name: str) -> None:
     if not isinstance(java_class(spark, PROVIDER), JavaClass):
         raise ConnectionFailedError(
             f"table {name}: this Spark session has no Kafka connector. Start the session with the connector: "
-            f"`build_session(..., kafka=True)`, or the Spark setting {PACKAGES}={connector_package()}"
+            f"`build_session(..., kafka=True)`, or the Spark setting {kafka_connector().settings}"
         )
 
 

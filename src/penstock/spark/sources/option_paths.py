@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.errors import ConnectionFailedError
-from penstock.spark.sources.patterns import is_pattern
+from penstock.errors import ConnectionFailedError, InputError
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
+from penstock.spark.sources.patterns import is_pattern, listed_part
 from penstock.sql.script.mistakes import Mistakes
 from penstock.sql.script.statements import CreateTable
 
@@ -14,7 +15,7 @@ FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 
 
 def check_paths(tables: Iterable[CreateTable], mistakes: Mistakes) -> None:
-    """Make sure that the local paths of tables over files exist; `mistakes` takes in those that do not."""
+    """Make sure that the paths of tables over files can be read; `mistakes` takes in those that cannot."""
     for table in tables:
         path = table.options.get("path")
         if path is not None and table.source.lower() in (*FILE_SOURCES, "replay"):
@@ -23,13 +24,35 @@ def check_paths(tables: Iterable[CreateTable], mistakes: Mistakes) -> None:
 
 
 def check_path(table: CreateTable, path: str) -> None:
-    """Make sure that the path of a table exists, if it is local and no pattern.
+    """Make sure that the path of a table exists if it is local and no pattern, and can be listed if it is in an object store.
+
+    What is left to Spark is not looked at.
 
     Raises:
-        ConnectionFailedError: it does not.
+        ConnectionFailedError: it does not, or cannot.
     """
-    if "://" not in path and not is_pattern(path) and not Path(path).exists():
+    if is_left_to_spark(path):
+        return
+    if (address := object_address(listed_part(path))) is not None:
+        try:
+            has_files = address.has_objects()
+        except InputError as error:
+            raise ConnectionFailedError(f"table {table.name}: {error}", *table.at("path")) from error
+        if not has_files:
+            raise ConnectionFailedError(
+                f"table {table.name}: {path} has no files yet. Add a file, or correct the option path.",
+                *table.at("path"),
+            )
+    elif "://" not in path and not is_pattern(path) and not Path(path).exists():
         raise ConnectionFailedError(
             f"table {table.name}: path {path} does not exist. Create the folder, or correct the option path.",
             *table.at("path"),
         )
+
+
+def stores_of(tables: Iterable[CreateTable]) -> list[str]:
+    """Return the paths in object stores that tables over files read or write."""
+    paths = (
+        table.options.get("path") for table in tables if table.source.lower() in (*FILE_SOURCES, "replay")
+    )
+    return [path for path in paths if path is not None and object_address(path) is not None]

@@ -23,10 +23,11 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, in_types, rescue
-from penstock.spark.sources.patterns import by_name, table_path
+from penstock.spark.sources.patterns import by_name, is_pattern, table_path
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -45,6 +46,7 @@ from penstock.spark.tasks.parquet_files import (
 )
 from penstock.spark.tasks.scan_stage import run_in_scan, split
 from penstock.spark.tasks.worker import SetAside, TaskReport
+from penstock.stores.object_reader import names_below
 
 #: the one schema Spark's binaryFile source has; only the path is read
 _PATHS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -118,7 +120,11 @@ class ParquetSource:
             cores = df.sparkSession.sparkContext.defaultParallelism
             tasks = min(cores * _TASKS_A_CORE, max(cores, scanned // _LEAST_ROWS_A_TASK))
             times = self.times.epoch if self.times is not None else None
-            groups = [replace(group, step=steps.get(group.path, 0), times=times) for group in groups]
+            address = object_address(self.path)
+            store = () if address is None else tuple(sorted(address.configuration().items()))
+            groups = [
+                replace(group, step=steps.get(group.path, 0), times=times, store=store) for group in groups
+            ]
             reports += run_in_scan(df.sparkSession, split(groups, tasks), batch.job())
         return reports + self._run_behind(df.sparkSession, behind, doubtful, batch, steps)
 
@@ -200,7 +206,7 @@ class ParquetSource:
         copies: list[str] = []
         for path, why in bad.items():
             reason = in_types(path, why, self._stored)
-            copy, lost = rescue(path, reason, self.schema.fieldNames(), Path(batch.staging))
+            copy, lost = rescue(path, reason, self.schema.fieldNames(), batch.store.local)
             if copy is not None and (reason_of_copy := why_not(self._read(spark, [copy]))) is not None:
                 rows = open_parquet(path).metadata.num_rows
                 reason = in_types(path, reason_of_copy, self._stored)
@@ -273,3 +279,11 @@ def is_plain_folder(path: str) -> bool:
     """Whether a path is one local folder without partition folders (`key=value`), whose names become columns."""
     folder = Path(path.removeprefix("file://").removeprefix("file:"))
     return folder.is_dir() and not any("=" in entry.name for entry in folder.rglob("*") if entry.is_dir())
+
+
+def is_plain_prefix(path: str) -> bool:
+    """Whether a path, as its user wrote it, is a prefix of objects without partition folders; none that is left to Spark is."""
+    address = object_address(path)
+    if address is None or is_pattern(path) or is_left_to_spark(path):
+        return False
+    return not any("=" in name.rpartition("/")[0] for name in names_below(address))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.tasks.parquet_files import local_path
 
@@ -31,6 +32,11 @@ def is_pattern(path: str) -> bool:
     """Whether the path of a table is a pattern: it has its signs, and nothing local has that name."""
     local = local_path(path)
     return has_signs(path) and (local is None or not Path(local).exists())
+
+
+def listed_part(path: str) -> str:
+    """The path of a table up to the folder whose names its pattern is about; all of it if it is no pattern."""
+    return _SIGNS.split(path)[0].rpartition("/")[0] if is_pattern(path) else path
 
 
 def table_path(path: str) -> str:
@@ -79,5 +85,5 @@ def base_path(path: str) -> Mapping[str, str]:
 
 
 def absolute(path: str) -> str:
-    """A path as Spark needs it, whose JVM may have another working folder; an address of another file system remains."""
-    return path if "://" in path else str(Path(path).resolve())
+    """A path as Spark needs it, whose JVM may have another working folder, and which has names of its own for object stores."""
+    return hadoop_path(path) if "://" in path else str(Path(path).resolve())

@@ -16,6 +16,7 @@ from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
 from penstock.spark.sources.listing import files_read
 from penstock.spark.sources.patterns import is_pattern
 from penstock.spark.storage.files import numbered
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.script.statements import CreateTable
 
 _CONNECT_SECONDS = 2.0
@@ -42,7 +43,7 @@ class Probe(Protocol):
     unit: str
     topic: str | None
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: StorePath) -> int | None:
         """What is in the source and in no batch yet, or None where nobody can tell.
 
         Args:
@@ -90,11 +91,11 @@ class FolderProbe:
         self._folder = folder
         self._is_recursive = is_recursive
         self._is_selected = is_selected
-        self._log: Path | None = None
+        self._log: StorePath | None = None
         self._seen: set[str] = set()
         self._read: set[str] = set()
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: StorePath) -> int | None:
         """Files that no batch has been given; see `Probe.backlog`."""
         try:
             present = files_read(str(self._folder), is_recursive=self._is_recursive)
@@ -109,7 +110,7 @@ class FolderProbe:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _follow(self, log: Path) -> None:
+    def _follow(self, log: StorePath) -> None:
         """Reads what is new in the log: a file a batch, and now and then one that holds all before it too."""
         if log != self._log:
             self._log, self._seen, self._read = log, set(), set()
@@ -145,7 +146,7 @@ class KafkaProbe:
         self._options = options
         self._admin: KafkaAdmin | None = None
 
-    def backlog(self, checkpoint: Path) -> int | None:
+    def backlog(self, checkpoint: StorePath) -> int | None:
         """Records behind the offsets that have been answered; see `Probe.backlog`."""
         _connect(self.servers)
         answered = _answered(checkpoint)
@@ -201,7 +202,7 @@ def _connect(servers: str) -> None:
     raise SourceGoneError(f"no broker answers: {told}")
 
 
-def _answered(checkpoint: Path) -> Offsets:
+def _answered(checkpoint: StorePath) -> Offsets:
     """The offsets up to which batches have been committed; before the first, those it begins with."""
     committed = max(numbered(checkpoint / "commits", ""), default=None)
     paths = (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import ceil
-from pathlib import Path
 from typing import ClassVar, Protocol
 from urllib.parse import unquote
 
@@ -25,6 +24,7 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import TOO_LARGE, LongLine, long_lines, shorter_than, whole_files
@@ -35,6 +35,7 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch, planned_at, times_of_batch
 from penstock.spark.storage.past import CannotReadAgainError, Past
+from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, run_behind_dataframe
 from penstock.spark.tasks.parquet_files import Stamp, check_folder
 from penstock.spark.tasks.worker import SentSequence, SetAside, TaskContextData, TaskReport
@@ -54,7 +55,7 @@ class BoundBatch:
         key: identifies the program in the workers' caches.
         broadcast: the pickled program.
         sequence: the evaluation sequence of its ASCs; None: the order of the attributes.
-        staging, staged_envelopes: see `TaskContextData`.
+        store: see `TaskContextData`.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
         kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
@@ -72,13 +73,12 @@ class BoundBatch:
     key: tuple[str, int]
     broadcast: Broadcast[bytes]
     sequence: SentSequence | None
-    staging: str
-    staged_envelopes: str
+    store: BatchFiles
     time_limit: int
     time_floor: int
     kept_ahead: int
     too_late_before: int
-    checkpoint: Path | None = None
+    checkpoint: StorePath | None = None
     stamps: dict[str, Stamp] = field(default_factory=dict)
     pace: float | None = None
     places: int = 0
@@ -91,8 +91,7 @@ class BoundBatch:
             self.key,
             self.broadcast,
             self.sequence,
-            self.staging,
-            self.staged_envelopes,
+            self.store,
             self._jobs(),
             self.time_limit,
             self.time_floor,

@@ -23,6 +23,8 @@ from penstock.errors import (
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
+from penstock.spark.sessions.store_access import configure, require_classes
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.file_frames import (
@@ -38,7 +40,7 @@ from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.option_paths import FILE_SOURCES, check_path
 from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
-from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder
+from penstock.spark.sources.parquet_source import ParquetSource, is_plain_folder, is_plain_prefix
 from penstock.spark.sources.patterns import (
     absolute,
     base_path,
@@ -174,7 +176,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
             f"table {table.name}: {streaming[0]} is an option of streams, but the table is static. Remove it.",
             *table.at(streaming[0]),
         )
-    path = _path(table, options, is_stream=False)
+    path = _path(spark, table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
     schema = _declared(table) or _inferred(table, path, reader)
     return path, schema, options
@@ -279,13 +281,14 @@ def _open_files(
     in_scan: bool,
 ) -> Source:
     options = dict(options)
-    path = _path(table, options)
+    written = options.get("path", "")
+    path = _path(spark, table, options)
     declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
     schema = declared or _inferred(table, path, reading)
     options.setdefault("maxfileage", _ANY_AGE)
-    if kind == "parquet" and in_scan and is_plain_folder(path):
+    if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(written)):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
         files = tolerant_files(kind, path, schema, options, at_rest, event_time)
@@ -296,11 +299,11 @@ def _open_files(
             return JsonSource(behind, files.records, files.apart, path, settings)
         needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
         return replace(behind, why=f"{behind.why}: {needs} needs its reader")
-    why = (
-        f"{kind} files"
-        if kind != "parquet"
-        else "the path is not a plain local folder, and only Spark turns partition folders into columns"
-    )
+    why = f"{kind} files"
+    if kind == "parquet" and is_left_to_spark(written):
+        why = "paths of this scheme are left to Spark; write s3:// or az:// for workers to read them"
+    elif kind == "parquet":
+        why = "the path is not a plain folder, and only Spark turns partition folders into columns"
     return DataFrameSource(
         schema=schema,
         event_time=event_time,
@@ -330,7 +333,9 @@ def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructT
         schema = _loaded(reader, path).schema
     except PySparkException as error:
         message = first_line(error)
-        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA" or (
+            error.getCondition() == "PATH_NOT_FOUND" and object_address(path) is not None
+        ):
             message = f"{path} is empty: declare the columns in CREATE TABLE, or add a file."
         elif error.getCondition() == "PARQUET_TYPE_ILLEGAL" and (columns := nanosecond_columns(sample(path))):
             message = nanoseconds_refused(columns)
@@ -359,7 +364,7 @@ def _open_replay(
     settings: Settings,
 ) -> Source:
     source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
-    path = _path(table, dict(options))
+    path = _path(spark, table, dict(options))
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
         raise InputError(
@@ -399,11 +404,18 @@ def _check_arrival(table: CreateTable, kind: str, event_time: str | None) -> Non
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time"))
 
 
-def _path(table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:
+def _path(spark: SparkSession, table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:
     path = options.pop("path", None)
     if path is None:
         raise InputError(f"table {table.name}: set the option path")
     check_path(table, path)
+    if (address := object_address(path)) is not None:
+        try:
+            require_classes(spark, address.scheme)
+            if not is_left_to_spark(path):
+                configure(spark, address)
+        except ConnectionFailedError as error:
+            raise ConnectionFailedError(f"table {table.name}: {error}", *table.at("path")) from error
     if is_stream and Path(path).is_file() and table.source != "replay":
         raise SqlError(
             f"table {table.name}: path {path} is a file. A stream reads a folder: name its folder.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,10 +21,11 @@ from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets, subscribed
 from penstock.spark.sources.source import BoundBatch, Progress, TimedSource, untold
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import numbered, replace_bytes
+from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import TOPICS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
+from penstock.spark.storage.spark_files import remove_file, replace_file
 from penstock.spark.tasks.worker import TaskReport
 
 
@@ -196,20 +196,18 @@ class TopicsSource:
         if any(manifests[batch].exists() for batch in planned):
             return None
         for batch in planned:
-            _remove(folder / "offsets" / str(batch))
+            remove_file(folder / "offsets" / str(batch))
             self._layout.bindings(self._stream)[batch].remove()
         if committed < 0:
             # no batch has been answered: Spark finds out anew where to begin
             for initial in (folder / "sources").glob("[0-9]*/0"):
-                _remove(initial)
+                remove_file(initial)
             return {}
         path = folder / "offsets" / str(committed)
         lines = path.read_text().splitlines()
         answered: Offsets = json.loads(lines[-1])
         lines[-1] = json.dumps({**answered, **begins}, separators=(",", ":"))
-        # Spark's checksum of the old content
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        replace_bytes(path, "\n".join(lines).encode())
+        replace_file(path, "\n".join(lines).encode())
         return answered
 
 
@@ -221,11 +219,6 @@ def _recreated(topic: str) -> TopicRecreatedError:
 
 def _changed(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
     return sorted(topic for topic, new in found.items() if known.get(topic, new) != new)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def _listed(offsets: Mapping[str, int]) -> str:

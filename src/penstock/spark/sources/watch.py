@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from penstock.spark.sources.probes import Probe, SourceGoneError
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.store_paths import StorePath
 
 _CLOSE_SECONDS = 5.0
 
@@ -41,7 +41,7 @@ class _Watched:
     """A stream that is looked at; the thread of the watch owns all of it but `state`, which is replaced as a whole."""
 
     probe: Probe | None
-    checkpoint: Path
+    checkpoint: StorePath
     newest: Callable[[], int | None]
     state: SourceState
     away_since: float = 0.0
@@ -65,7 +65,7 @@ class SourceWatch:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="penstock-sources")
 
     def add(
-        self, stream: str, probe: Probe | None, checkpoint: Path, newest: Callable[[], int | None]
+        self, stream: str, probe: Probe | None, checkpoint: StorePath, newest: Callable[[], int | None]
     ) -> None:
         """Looks at a stream from now on.
 
@@ -140,7 +140,7 @@ class SourceWatch:
         )
 
 
-def _found(probe: Probe, checkpoint: Path, before: SourceState) -> SourceState:
+def _found(probe: Probe, checkpoint: StorePath, before: SourceState) -> SourceState:
     try:
         backlog = probe.backlog(checkpoint)
     except SourceGoneError as error:

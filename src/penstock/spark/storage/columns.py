@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import DamagedError
+from penstock.spark.storage.store_paths import StorePath, opened
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -25,7 +25,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 @contextmanager
-def named_errors(path: Path) -> Iterator[None]:
+def named_errors(path: StorePath) -> Iterator[None]:
     """Lets an error in reading a file name it; pyarrow's own say neither that nor, all of them, that they are of files."""
     try:
         yield
@@ -40,20 +40,20 @@ def named_errors(path: Path) -> Iterator[None]:
         raise DamagedError(str(path), f"cannot be read: {error}") from error
 
 
-def metadata_of(path: Path) -> pq.FileMetaData:
+def metadata_of(path: StorePath) -> pq.FileMetaData:
     """What the footer of a Parquet file says; raises what `batches_of` raises."""
-    with named_errors(path):
-        return pq.read_metadata(path)
+    with named_errors(path), opened(path) as local:
+        return pq.read_metadata(local)
 
 
-def schema_of(path: Path) -> pa.Schema:
+def schema_of(path: StorePath) -> pa.Schema:
     """The columns of a Parquet file; raises what `batches_of` raises."""
-    with named_errors(path):
-        return pq.read_schema(path)
+    with named_errors(path), opened(path) as local:
+        return pq.read_schema(local)
 
 
 def batches_of(
-    path: Path, columns: Sequence[str] | None = None, row_groups: Sequence[int] | None = None
+    path: StorePath, columns: Sequence[str] | None = None, row_groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file; checksums of its pages are looked at.
 
@@ -65,8 +65,8 @@ def batches_of(
     Raises:
         DamagedError: it is missing, or is not what was written.
     """
-    with named_errors(path):
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+    with named_errors(path), opened(path) as local:
+        file = pq.ParquetFile(local, page_checksum_verification=True)
     with file:
         batches = file.iter_batches(columns=columns, row_groups=row_groups)
         while True:

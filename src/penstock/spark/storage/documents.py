@@ -1,7 +1,7 @@
 """Small JSON documents, each with a checksum of itself: the one gate through which stored documents are written and read.
 
-The first member of a document, `crc`, is the CRC-32 of the bytes behind it. Documents that were written before there
-were checksums have none, and are read as they are.
+The first member of a file's document, `crc`, is the CRC-32 of the bytes behind it. Files of older layouts have none: they are read
+so that the layout can be refused by its number. Documents of the ledger have the ledger's checksums.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import put_bytes_if_absent, replace_bytes
+from penstock.spark.storage.files import put_bytes_if_absent
 from penstock.spark.storage.ledger_documents import StoredDocument, parsed
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, replace_content
 
 #: where a document is: a file, or a document of the ledger
-Place = Path | StoredDocument
+Place = StorePath | StoredDocument
 CHECKSUM = "crc"
 #: how a document with a checksum begins, whatever name and digits it has: these may be what is damaged
 _SEAL = re.compile(rb'\{"([^"]*)":"([^"]{8})",')
@@ -95,14 +95,16 @@ def replace_json(path: Place, document: Mapping[str, Any]) -> None:
     if isinstance(path, StoredDocument):
         path.replace(plain(document))
     else:
-        replace_bytes(path, sealed(document))
+        replace_content(path, sealed(document))
 
 
 def put_json_if_absent(path: Place, document: Mapping[str, Any]) -> bool:
     """Like `replace_json`, but leaves an existing document alone and returns False."""
     if isinstance(path, StoredDocument):
         return path.put(plain(document))
-    return put_bytes_if_absent(path, sealed(document))
+    if not isinstance(path, ObjectPath):
+        return put_bytes_if_absent(path, sealed(document))
+    return path.files.put_new(path.place, sealed(document))
 
 
 def read_json(path: Place, kind: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,6 +186,11 @@ def newest_events(path: Path, most_bytes: int = 1 << 18) -> list[dict[str, Any]]
     lines = _lines_at_the_end(path, most_bytes)
     while lines is None:
         lines = _lines_at_the_end(path, most_bytes)
+    return parsed_events(lines)
+
+
+def parsed_events(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """The events of lines; lines that are not whole are left out."""
     found = []
     for line in lines:
         try:

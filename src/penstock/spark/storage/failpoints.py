@@ -1,16 +1,14 @@
 """Named places where a test may kill the driver, to prove that a restart mends it.
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the place,
-`PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, half_published, manifest_written, logged,
-before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed), keyed_half_published,
+`PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, manifest_written,
+before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed),
 keyed_manifest_written, keyed_before_commit; of a backfill, with the first of its operators: backfill_staged,
-backfill_published, backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_half_published, cut_published, cut_marked; of the lane of views with a deadline, with its publications: order_started,
-order_judged, order_half_published, order_published, order_marked, and where windows are answered late late_started, late_judged,
-late_published; of the log of a view's rows,
-with the publication: rows_named, rows_logged; of a compaction, with the last batch that
-it merges: compaction_merged, compaction_named, compaction_listed, compaction_shown, of the keyed query with keyed_ before;
-of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
-number of the segment: segment_merged, segment_put, segment_entries_removed, and as it is removed history_announced,
+backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_published, cut_handed_over; of the lane of views with a deadline,
+with its publications: order_started, order_judged, order_published, order_marked, and where windows are answered late late_started,
+late_judged, late_published; of the log of a view's rows, with the publication: rows_logged; of a compaction, with the last batch that
+it merges: compaction_merged, compaction_listed, of the keyed query with keyed_ before; of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
+number of the segment: segment_merged, segment_put, and as it is removed history_announced,
 history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
 how many were before: replaced_half_removed.
 """
@@ -20,30 +18,28 @@ from __future__ import annotations
 import os
 import signal
 
-NAMES = ("bound", "staged", "half_published", "manifest_written", "logged", "before_commit")
-KEYED_NAMES = ("keyed_staged", "keyed_half_published", "keyed_manifest_written", "keyed_before_commit")
-CUT_NAMES = ("cut_put", "cut_answered", "cut_half_published", "cut_published", "cut_marked")
+NAMES = ("bound", "staged", "manifest_written", "before_commit")
+KEYED_NAMES = ("keyed_staged", "keyed_manifest_written", "keyed_before_commit")
+CUT_NAMES = ("cut_put", "cut_answered", "cut_published", "cut_handed_over")
 ORDER_NAMES = (
     "order_started",
     "order_judged",
-    "order_half_published",
     "order_published",
     "order_marked",
 )
 LATE_NAMES = ("late_started", "late_judged", "late_published")
-ROW_NAMES = ("rows_named", "rows_logged")
-COMPACTION_NAMES = ("compaction_merged", "compaction_named", "compaction_listed", "compaction_shown")
+ROW_NAMES = ("rows_logged",)
+COMPACTION_NAMES = ("compaction_merged", "compaction_listed")
 EVENT_NAMES = ("events_renamed", "events_turned")
 LOG_NAMES = (
     "segment_merged",
     "segment_put",
-    "segment_entries_removed",
     "history_announced",
     "history_kept",
     "history_half_removed",
 )
 RUN_NAMES = ("runs_merged", "replaced_half_removed")
-BACKFILL_NAMES = ("backfill_staged", "backfill_published", "backfill_logged")
+BACKFILL_NAMES = ("backfill_staged", "backfill_logged")
 
 
 def failpoint(name: str, batch: int) -> None:

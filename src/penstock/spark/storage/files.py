@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+from penstock.spark.storage.store_paths import StorePath
 from penstock.stores.durable import (
     checksum_of,
     make_folder,
     put_bytes_if_absent,
     replace_bytes,
-    second_name,
     sync_file,
     sync_folder,
     write_bytes,
@@ -28,11 +27,9 @@ __all__ = [
     "drop_unbegun",
     "last_lines",
     "make_folder",
-    "newest_first",
     "numbered",
     "put_bytes_if_absent",
     "replace_bytes",
-    "second_name",
     "sync_file",
     "sync_folder",
     "write_bytes",
@@ -42,8 +39,11 @@ __all__ = [
 _LOOKED_AT = 1 << 16
 
 
-def last_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last one first; no more of it is read than is asked for."""
+def last_lines(path: StorePath) -> Iterator[bytes]:
+    """The lines of a file, the last one first; of a local one no more is read than is asked for."""
+    if not isinstance(path, Path):
+        yield from reversed(path.read_bytes().splitlines())
+        return
     with path.open("rb") as file:
         behind = file.seek(0, os.SEEK_END)
         torn = b""
@@ -57,7 +57,7 @@ def last_lines(path: Path) -> Iterator[bytes]:
             yield torn
 
 
-def numbered(folder: Path, suffix: str = ".json") -> list[int]:
+def numbered(folder: StorePath, suffix: str = ".json") -> list[int]:
     """Numbers of the files `<number><suffix>` in a folder, ascending."""
     if not folder.is_dir():
         return []
@@ -65,20 +65,15 @@ def numbered(folder: Path, suffix: str = ".json") -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def newest_first(folder: Path, pattern: str) -> list[Path]:
-    """The files of a folder that match a pattern, by the time they were written; those that go meanwhile are left out."""
-    found = []
-    for each in folder.glob(pattern):
-        with suppress(FileNotFoundError):
-            found.append((each.stat().st_mtime_ns, each))
-    return [path for _, path in sorted(found, reverse=True)]
-
-
-def drop_unbegun(checkpoint: Path) -> None:
+def drop_unbegun(checkpoint: StorePath) -> None:
     """Empties the checkpoint of a streaming query that has planned no batch yet; where its sources begin, stays.
 
     A process killed before its first batch leaves unfinished files there, and Spark refuses to begin among them.
     """
     if not any(checkpoint.glob("offsets/[0-9]*")):
         for name in ("offsets", "commits", "state"):
-            shutil.rmtree(checkpoint / name, ignore_errors=True)
+            folder = checkpoint / name
+            if isinstance(folder, Path):
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                folder.remove_below()

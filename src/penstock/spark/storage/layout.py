@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import stat
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import CheckpointError, ConnectionFailedError, DamagedError, InputError
+from penstock.errors import (
+    CheckpointError,
+    ConnectionFailedError,
+    DamagedError,
+    FencedError,
+    InputError,
+    StoreFailedError,
+)
 from penstock.spark.storage.documents import put_json_if_absent, read_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.ledgers import LedgerFolder
+from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, remove_folder, store_path
+from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.files import Files
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -53,26 +67,34 @@ class Layout:
     Attributes:
         output: the results folder.
         checkpoint: the folder a restart needs.
+        run: the epoch in which the run has opened the ledger; what it stages lies apart from what a fenced run still stages.
     """
 
-    output: Path
-    checkpoint: Path
+    output: StorePath
+    checkpoint: StorePath
+    run: int = 0
 
-    def matches(self, stream: str) -> Path:
+    def matches(self, stream: str) -> StorePath:
         """Tuples that satisfied a query, with the names of the queries."""
         return self.output / "matches" / on_disk(stream)
 
-    def quarantine(self, stream: str) -> Path:
+    def quarantine(self, stream: str) -> StorePath:
         """Records that could not be read, with the reason."""
         return self.output / "quarantine" / on_disk(stream)
 
-    def kept(self, folder: Path) -> Path:
-        """Where the manifests' names of the files of a results folder are: those that were replaced are there for a while.
+    @property
+    def files(self) -> Files:
+        """The files of the results folder."""
+        return files_in(self.output)
 
-        Args:
-            folder: `matches`, `results` or `misses`, where the same files lie for whoever lists them.
-        """
-        return self.output / "_penstock" / "files" / folder.relative_to(self.output)
+    @property
+    def log_store(self) -> Files:
+        """The files of the checkpoint: those that logs name."""
+        return files_in(self.checkpoint)
+
+    def replaced(self, query: str) -> StoredDocuments:
+        """The published files of a query that merged ones have replaced, until they are deleted."""
+        return StoredDocuments(self.ledger, ("replaced", query))
 
     def manifests(self, query: str) -> StoredDocuments:
         """What a query has published: a manifest for each batch, and one for those whose files are merged."""
@@ -82,17 +104,31 @@ class Layout:
         """The queries that have published something."""
         return StoredDocuments(self.ledger, ("batch",)).groups()
 
+    def logs(self) -> list[str]:
+        """The streams and views that have a log, by its name."""
+        return StoredDocuments(self.ledger, ("log",)).names()
+
     def planned(self) -> list[str]:
         """The streams that have plan versions."""
         return StoredDocuments(self.ledger, ("plan",)).groups()
 
-    def staging(self, stream: str, batch: int) -> Path:
-        """What the tasks of a batch wrote, before publication."""
-        return self.output / "_penstock" / "staging" / on_disk(stream) / str(batch)
+    @property
+    def local(self) -> Path:
+        """The folder of what this machine alone needs: beside an object store one of the machine's, which may be lost."""
+        own = self.output / "_penstock"
+        if isinstance(own, Path):
+            return own
+        name = hashlib.sha256(str(own).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}" / name
 
-    def staged_envelopes(self, stream: str, batch: int) -> Path:
-        """What the tasks of a batch wrote for the keyed query: published by rename, so beside the log."""
-        return self.checkpoint / on_disk(stream) / "staging" / str(batch)
+    def staging(self, query: str, batch: int) -> tuple[StorePath, Path]:
+        """Folders of what tasks of a batch leave for later tasks of it: on any worker, and on the same one."""
+        below = f"{self.run}/{on_disk(query)}/{batch}"
+        return self._staged / below, self.local / "staging" / below
+
+    @property
+    def _staged(self) -> StorePath:
+        return self.output / "_penstock" / "staging"
 
     @property
     def ledger(self) -> LedgerFolder:
@@ -110,14 +146,14 @@ class Layout:
         return StoredDocuments(self.ledger, ("catalog_base",))
 
     @property
-    def status(self) -> Path:
+    def status(self) -> StorePath:
         """What the newest run says of itself, for `penstock status`."""
         return self.output / "_penstock" / "status.json"
 
     @property
     def events(self) -> Path:
-        """One decision or measurement a line."""
-        return self.output / "events.jsonl"
+        """One decision or measurement a line; of an object store the copies there are `EventCopies`."""
+        return (self.output if isinstance(self.output, Path) else self.local) / "events.jsonl"
 
     @property
     def session(self) -> StoredDocument:
@@ -136,7 +172,7 @@ class Layout:
         """Which plan version each batch is bound to."""
         return StoredDocuments(self.ledger, ("binding", stream))
 
-    def spark(self, stream: str) -> Path:
+    def spark(self, stream: str) -> StorePath:
         """Spark's own checkpoint of the stream's ingest query."""
         return self.checkpoint / on_disk(stream) / "spark"
 
@@ -146,15 +182,15 @@ class Layout:
 
     def staged_backfill(self, stream: str) -> Path:
         """What a backfill has staged."""
-        return self.checkpoint / on_disk(stream) / "backfill"
+        return self.local / "staging" / on_disk(stream) / "backfill"
 
-    def log(self, stream: str) -> Path:
+    def log(self, stream: str) -> StoredLog:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
-        return self.checkpoint / on_disk(stream) / "log"
+        return StoredLog(self.ledger, stream, self.checkpoint / on_disk(stream) / "log" / "files")
 
-    def log_files(self, stream: str, kind: str) -> Path:
+    def log_files(self, stream: str, kind: str) -> StorePath:
         """The files of one kind that the log's entries name."""
-        return self.log(stream) / "files" / kind
+        return self.log(stream).files / kind
 
     def programs(self, stream: str) -> StoredDocuments:
         """The window views of each plan version."""
@@ -168,7 +204,7 @@ class Layout:
         """The shards of a stream's window views."""
         return StoredDocument(self.ledger, ("shards", stream))
 
-    def keyed_spark(self, stream: str) -> Path:
+    def keyed_spark(self, stream: str) -> StorePath:
         """Spark's own checkpoint of the stream's keyed query."""
         return self.checkpoint / on_disk(stream) / "spark-keyed"
 
@@ -191,24 +227,24 @@ class Layout:
         """The lanes that have begun, by name: no other reader of a log is one."""
         return StoredDocuments(self.ledger, ("lane",))
 
-    def lane(self, lane: str) -> Path:
-        """The files that a lane keeps for itself."""
-        return self.checkpoint / "_lanes" / on_disk(lane)
+    def static_tables(self, lane: str) -> StorePath:
+        """The files of the static tables that a lane joins with."""
+        return self.checkpoint / "_lanes" / on_disk(lane) / "static"
 
-    def static_tables(self, lane: str) -> Path:
-        """The versions of static tables that a lane joins with."""
-        return self.lane(lane) / "static"
+    def static_versions(self, lane: str) -> StoredDocuments:
+        """The version of each static table that a lane joins with, by number of the input."""
+        return StoredDocuments(self.ledger, ("static", lane))
 
     @property
     def spark_log(self) -> Path:
         """What Spark's JVM and its Python workers print."""
-        return self.output / "_penstock" / "spark.log"
+        return self.local / "spark.log"
 
-    def results(self, view: str) -> Path:
+    def results(self, view: str) -> StorePath:
         """Results of a window or join view."""
         return self.output / "results" / on_disk(view)
 
-    def misses(self, view: str) -> Path:
+    def misses(self, view: str) -> StorePath:
         """The windows of a view with a deadline that were not released in time."""
         return self.output / "misses" / on_disk(view)
 
@@ -218,22 +254,42 @@ class Layout:
 
     def read_files(self, stream: str) -> Path:
         """What each file was when it was read, one line a file."""
-        return self.checkpoint / on_disk(stream) / "files.jsonl"
+        folder = self.checkpoint if isinstance(self.checkpoint, Path) else self.local
+        return folder / on_disk(stream) / "files.jsonl"
 
     def topics(self, stream: str) -> StoredDocument:
         """Which topics a stream reads: their ids by name."""
         return StoredDocument(self.ledger, ("topics", stream))
 
     def replay(self, stream: str) -> Path:
-        """The arrival-ordered copy that a replay source plays."""
+        """The arrival-ordered copy that a replay source plays.
+
+        Raises:
+            InputError: the checkpoint is in an object store.
+        """
+        if isinstance(self.checkpoint, ObjectPath):
+            raise InputError(
+                f"table {stream}: a replay needs a checkpoint in a local folder, and {self.checkpoint} is none. Name one with "
+                "--checkpoint"
+            )
         return self.checkpoint / on_disk(stream) / "replay"
 
+    def has_replay(self, stream: str) -> bool:
+        """Whether a stream has a copy that a replay source plays."""
+        return isinstance(self.checkpoint, Path) and self.replay(stream).is_dir()
+
     @classmethod
-    def of(cls, output: str | Path, checkpoint: str | Path | None) -> Layout:
-        """The layout of two folders; the checkpoint lies inside the results where none is named."""
-        folder = Path(output).resolve()
-        kept = Path(checkpoint).resolve() if checkpoint else folder / "_penstock" / "checkpoint"
-        return cls(folder, kept)
+    def of(cls, output: str | StorePath, checkpoint: str | StorePath | None) -> Layout:
+        """The layout of two folders; the checkpoint lies inside the results where none is named.
+
+        Args:
+            output, checkpoint: paths, or addresses of object stores.
+
+        Raises:
+            InputError: one is neither.
+        """
+        folder = store_path(output)
+        return cls(folder, store_path(checkpoint) if checkpoint else folder / "_penstock" / "checkpoint")
 
     def check(self) -> None:
         """Makes sure that both folders can be used, and together; changes nothing.
@@ -241,20 +297,25 @@ class Layout:
         Raises:
             InputError: the output is something else than a results folder.
             ConnectionFailedError: a folder cannot be written.
-            CheckpointError: the output holds the results of another checkpoint, or the checkpoint
-                was written by an incompatible version.
+            CheckpointError: the output holds the results of another checkpoint, the checkpoint was written by an incompatible
+                version, or a run that lives uses both.
+            DamagedError: the ledger is missing or damaged.
         """
+        self._check_fit()
+        self._refuse_in_use()
+
+    def _check_fit(self) -> None:
         try:
             if self.output.is_file() or (
                 self.output.is_dir()
-                and any(self.output.iterdir())
+                and next(iter(self.output.iterdir()), None) is not None
                 and not (self.output / "_penstock").is_dir()
             ):
                 raise InputError(
                     f"output folder {self.output} exists and is not a results folder of Penstock. Name a new or an empty folder."
                 )
             for folder in (self.output, self.checkpoint):
-                _refuse_unwritable(folder)
+                _refuse_unusable(folder)
             checkpoint = read_json(self.checkpoint / "identity.json", IDENTITY)
             results = read_json(self.output / "_penstock" / "identity.json", IDENTITY)
         except OSError as error:
@@ -276,7 +337,16 @@ class Layout:
                 f"output folder {self.output} has the results of another checkpoint than {self.checkpoint}. Use the "
                 "checkpoint that it was written with, or a new output folder"
             )
+        if results is None and checkpoint is not None and not self.ledger.path.exists() and self._is_used():
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} belongs to another output folder than {self.output}. Name the output folder that "
+                "it was written with, or a new checkpoint"
+            )
         self.refuse_lost_ledger()
+
+    def _is_used(self) -> bool:
+        """Whether a stream has begun in the checkpoint."""
+        return any(path.is_dir() for path in self.checkpoint.iterdir())
 
     def refuse_lost_ledger(self) -> None:
         """Makes sure that a folder with results has its ledger.
@@ -292,26 +362,63 @@ class Layout:
             _refuse_other_layout(f"output {self.output}", identity)
             raise DamagedError(str(self.ledger), "(the ledger of the results folder) is missing")
 
-    def open(self) -> None:
-        """Creates both folders and makes sure that they belong together.
+    def _refuse_in_use(self) -> None:
+        instead = "or name another output folder and checkpoint"
+        if self.ledger.run is not None:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is in use by another run of this process; stop that first, {instead}"
+            )
+        owner = self.ledger.owner()
+        if owner is not None and owner.is_running and not owner.is_this_process:
+            raise CheckpointError(
+                f"the checkpoint {self.checkpoint} is in use by {owner.name()}. Stop that process, {instead}"
+            )
+
+    def open(
+        self,
+        lives: Callable[[], bool] = lambda: False,
+        on_fenced: Callable[[FencedError], None] = lambda _: None,
+    ) -> RunLedger:
+        """Creates both folders, makes sure that they belong together, and opens the ledger for writing.
+
+        What runs before have staged is removed.
+
+        Args:
+            lives: whether the run that it is opened for still runs.
+            on_fenced: called by the thread whose commit failed because another process has taken over.
+
+        Returns:
+            The ledger. The run closes it at its end.
 
         Raises:
             InputError: as `check`.
         """
         self.check()
         try:
-            for folder in (self.checkpoint, self.output / "_penstock"):
-                make_folder(folder)
+            if not isinstance(self.output, Path):
+                _make_private(self.local.parent)
+            for folder in (self.checkpoint, self.output / "_penstock", self.local):
+                if isinstance(folder, Path):
+                    make_folder(folder)
             identity = self.checkpoint / "identity.json"
             put_json_if_absent(identity, {"id": uuid.uuid4().hex, "layout": LAYOUT_VERSION})
             known = read_json(identity, IDENTITY)
             assert known is not None, "it has just been put"
             # before the folder says that it has one
-            _ = self.ledger.writer
-            put_json_if_absent(self.output / "_penstock" / "identity.json", known)
+            ledger = self.ledger.open(lives, on_fenced)
         except OSError as error:
             raise _unusable(error, self.output) from error
-        self.check()
+        try:
+            put_json_if_absent(self.output / "_penstock" / "identity.json", known)
+            self._check_fit()
+            for staged in (self._staged, self.local / "staging"):
+                remove_folder(staged)
+        except BaseException as error:
+            ledger.close()
+            if isinstance(error, OSError):
+                raise _unusable(error, self.output) from error
+            raise
+        return ledger
 
 
 def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
@@ -320,8 +427,21 @@ def _refuse_other_layout(what: str, identity: Mapping[str, Any]) -> None:
         raise CheckpointError(f"the {what} {other_version(found, LAYOUT_VERSION, 'layout')}")
 
 
-def _refuse_unwritable(folder: Path) -> None:
+def _make_private(folder: Path) -> None:
+    """Makes a folder that nobody else reads or writes; raises OSError where another user has made it."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    made = folder.lstat()
+    if made.st_uid != os.getuid() or not stat.S_ISDIR(made.st_mode):
+        raise PermissionError(errno.EACCES, "another user has created it", str(folder))
+    folder.chmod(0o700)
+
+
+def _refuse_unusable(folder: StorePath) -> None:
     """Raises OSError where a folder could not be made or written to."""
+    if isinstance(folder, ObjectPath):
+        folder.address.check()
+        return
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
@@ -331,7 +451,9 @@ def _refuse_unwritable(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
-def _unusable(error: OSError, output: Path) -> ConnectionFailedError:
+def _unusable(error: OSError, output: StorePath) -> ConnectionFailedError:
+    if isinstance(error, StoreFailedError):
+        return ConnectionFailedError(f"{error.filename or output}: {error.strerror}")
     return ConnectionFailedError(
         f"cannot write to {error.filename or output}: {error.strerror}. "
         "Make the output and checkpoint folders writable"

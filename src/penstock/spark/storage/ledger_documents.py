@@ -11,7 +11,7 @@ from typing import Any
 from penstock.errors import DamagedError, UnexpectedDocumentError
 from penstock.spark.storage.ledgers import LedgerFolder
 from penstock.stores.keys import Key
-from penstock.stores.ledger import ABSENT, Entry
+from penstock.stores.ledger import ABSENT, Entry, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,36 @@ class StoredDocuments:
 
     def exists(self) -> bool:
         """Whether one exists."""
-        return bool(self._keys())
+        return next(self._keys(), None) is not None
 
     def numbers(self) -> list[int]:
         """The numbers of those that exist, ascending."""
         return [key[-1] for key in self._keys() if isinstance(key[-1], int)]
+
+    @property
+    def last(self) -> int:
+        """The largest number of those that exist; -1 where none does."""
+        reader = self.ledger.reader
+        found = () if reader is None else reader.keys(self.prefix, before="", reverse=True, limit=1)
+        return next((key[-1] for key in found if isinstance(key[-1], int)), -1)
+
+    def between(self, first: int, last: int, kind: str) -> dict[int, dict[str, Any]]:
+        """Those that exist of some numbers, in order; all of one state of the ledger.
+
+        Args:
+            first, last: the numbers, both included.
+            kind: what they are, for messages.
+
+        Raises:
+            DamagedError: one is no JSON object.
+        """
+        reader = self.ledger.reader
+        found = () if reader is None else reader.scan(self.prefix, after=first - 1, before=last + 1)
+        return {
+            key[-1]: parsed(content, self[key[-1]], kind)
+            for key, content in found
+            if isinstance(key[-1], int)
+        }
 
     def all(self, kind: str) -> dict[int | str, dict[str, Any]]:
         """Those that exist by number or name, in this order; all of one state of the ledger.
@@ -104,11 +129,6 @@ class StoredDocuments:
         """The names of those that exist, in order."""
         return [key[-1] for key in self._keys() if isinstance(key[-1], str)]
 
-    def change(self, puts: Mapping[int | str, Mapping[str, Any]], gone: Iterable[int | str]) -> None:
-        """Store some of them and remove others in one commit, durable on return."""
-        stored = {(*self.prefix, name): json.dumps(each).encode() for name, each in puts.items()}
-        self.ledger.writer.commit(stored, [(*self.prefix, name) for name in gone])
-
     def remove(self, names: Iterable[int | str]) -> None:
         """Remove some of them in one commit."""
         if gone := [(*self.prefix, name) for name in names]:
@@ -117,16 +137,49 @@ class StoredDocuments:
     def groups(self) -> list[str]:
         """The parts of keys behind the prefix under which documents exist, in order."""
         reader = self.ledger.reader
-        found = () if reader is None else reader.scan(self.prefix)
-        return list(dict.fromkeys(str(key[len(self.prefix)]) for key, _ in found))
+        found: list[str] = []
+        if reader is None:
+            return found
+        after: str | int | None = None
+        while (key := next(reader.keys(self.prefix, after=after, limit=1), None)) is not None:
+            after = key[len(self.prefix)]
+            found.append(str(after))
+        return found
 
-    def _keys(self) -> list[Key]:
-        return [key for key, _ in self._entries()]
+    def _keys(self) -> Iterator[Key]:
+        reader, length = self.ledger.reader, len(self.prefix) + 1
+        found = () if reader is None else reader.keys(self.prefix)
+        return (key for key in found if len(key) == length)
 
     def _entries(self) -> list[Entry]:
         reader, length = self.ledger.reader, len(self.prefix) + 1
         found = () if reader is None else reader.scan(self.prefix)
         return [entry for entry in found if len(entry.key) == length]
+
+
+def commit(
+    puts: Mapping[StoredDocument, Mapping[str, Any]],
+    deletes: Iterable[StoredDocument] = (),
+    expect: Mapping[StoredDocument, bytes | None] | None = None,
+    beneath: Iterable[Range] = (),
+) -> None:
+    """Change several documents of one ledger: all of the changes or none, durable on return.
+
+    Args:
+        puts: what is stored.
+        deletes: what is removed.
+        expect: what must be stored before, None: nothing.
+        beneath: ranges of keys that are removed.
+
+    Raises:
+        UnexpectedDocumentError: something else than `expect` is stored.
+    """
+    (ledger,) = {document.ledger for document in puts}
+    ledger.writer.commit(
+        {document.key: json.dumps(value, separators=(",", ":")).encode() for document, value in puts.items()},
+        [*(document.key for document in deletes), *beneath],
+        {document.key: content for document, content in (expect or {}).items()},
+    )
 
 
 def parsed(content: bytes, where: object, kind: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import CheckpointError
-from penstock.spark.storage.files import last_lines, sync_file, sync_folder
+from penstock.spark.storage.files import last_lines, numbered, sync_file, sync_folder
+from penstock.spark.storage.store_paths import StorePath, modified_at
 
 #: what to do where a checkpoint was set back
 REMEDY = (
@@ -23,7 +24,7 @@ REMEDY = (
 _HEAD_LINES = 2
 
 
-def offsets_digest(checkpoint: Path, batch: int) -> str | None:
+def offsets_digest(checkpoint: StorePath, batch: int) -> str | None:
     """Identifies the records of a batch: two batches with the same digest read the same.
 
     Of files it is their names and times that count, not the numbers by which Spark logs them. Clocks and settings,
@@ -50,7 +51,7 @@ def offsets_digest(checkpoint: Path, batch: int) -> str | None:
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
-def planned_after(checkpoint: Path, batch: int) -> dict[str, Any] | None:
+def planned_after(checkpoint: StorePath, batch: int) -> dict[str, Any] | None:
     """The newest batch that Spark has planned and that is not published.
 
     Args:
@@ -62,10 +63,8 @@ def planned_after(checkpoint: Path, batch: int) -> dict[str, Any] | None:
         or cannot be told); None where there is no such batch.
     """
     try:
-        newest = max(
-            int(entry.name) for entry in (checkpoint / "offsets").iterdir() if entry.name.isdecimal()
-        )
-        planned = (checkpoint / "offsets" / str(newest)).stat().st_mtime
+        newest = max(numbered(checkpoint / "offsets", ""))
+        planned = modified_at(checkpoint / "offsets" / str(newest))
         ends = _sources(checkpoint, newest)
     except (OSError, ValueError):
         return None
@@ -91,16 +90,18 @@ class PlannedBatches:
         checkpoint: the streaming query's.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: StorePath) -> None:
         self._checkpoint = checkpoint
         self._lasting: set[Path] = set()
 
     def sync(self, batch: int) -> None:
-        """Syncs what a batch reads, the names of that, and that the batch before is done.
+        """Syncs what a batch reads, the names of that, and that the batch before is done; an object store has no need of it.
 
         Args:
             batch: its number, planned by Spark.
         """
+        if not isinstance(self._checkpoint, Path):
+            return
         found = [self._checkpoint / "offsets" / str(batch), self._checkpoint / "commits" / str(batch - 1)]
         ends = _sources(self._checkpoint, batch) or []
         starts = _sources(self._checkpoint, batch - 1) or [None] * len(ends)
@@ -126,7 +127,7 @@ class PlannedBatches:
         self._lasting.update(folders)
 
 
-def files_of_batch(checkpoint: Path, batch: int) -> list[str] | None:
+def files_of_batch(checkpoint: StorePath, batch: int) -> list[str] | None:
     """The files of a batch of a query with one file source, as Spark's readers take their names.
 
     Args:
@@ -143,7 +144,7 @@ def files_of_batch(checkpoint: Path, batch: int) -> list[str] | None:
     return None if times is None else list(times)
 
 
-def times_of_batch(checkpoint: Path, batch: int) -> dict[str, int] | None:
+def times_of_batch(checkpoint: StorePath, batch: int) -> dict[str, int] | None:
     """The like, with the time of each file's last modification as Spark planned it, milliseconds since the epoch."""
     ends, starts = _sources(checkpoint, batch), _sources(checkpoint, batch - 1) if batch else [None]
     if ends is None or starts is None or len(ends) != 1 or len(starts) != 1:
@@ -155,7 +156,7 @@ def times_of_batch(checkpoint: Path, batch: int) -> dict[str, int] | None:
     return {unquote(path): time for path, time in read if isinstance(path, str)}
 
 
-def planned_at(checkpoint: Path, batch: int) -> int:
+def planned_at(checkpoint: StorePath, batch: int) -> int:
     """When Spark planned a batch, milliseconds since the epoch: what `current_timestamp()` is in it.
 
     Args:
@@ -168,7 +169,7 @@ def planned_at(checkpoint: Path, batch: int) -> int:
     return known
 
 
-def _sources(checkpoint: Path, batch: int) -> list[Any] | None:
+def _sources(checkpoint: StorePath, batch: int) -> list[Any] | None:
     """How far each source has been read with a batch."""
     try:
         lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
@@ -184,7 +185,7 @@ def _plain(line: str) -> Any:
         return line
 
 
-def _read(log: Path, start: Any, end: Any) -> Any:
+def _read(log: StorePath, start: Any, end: Any) -> Any:
     """What lies between two offsets of a source: (path, time) of files, else the offsets themselves."""
     if not isinstance(end, dict) or end.keys() != {"logOffset"} or not log.is_dir():
         return [start, end]
@@ -198,7 +199,7 @@ def _numbers(start: Any, end: Any) -> range:
     return range(start["logOffset"] + 1 if isinstance(start, dict) else 0, end["logOffset"] + 1)
 
 
-def _files(log: Path, number: int) -> list[tuple[str, int]]:
+def _files(log: StorePath, number: int) -> list[tuple[str, int]]:
     """The files that one batch of a file source's log adds."""
     # a compacted log begins with all that came before
     wanted = f'"batchId":{number}}}'.encode()
@@ -212,7 +213,9 @@ def _files(log: Path, number: int) -> list[tuple[str, int]]:
     raise CheckpointError(f"{log / str(number)} is missing, which lists the files of a batch; {REMEDY}")
 
 
-def refuse_others(stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: Path) -> None:
+def refuse_others(
+    stream: str, figures: Mapping[str, Any], offsets: str | None, checkpoint: StorePath
+) -> None:
     """Makes sure that a published batch which Spark repeats has the records it was published with.
 
     Args:

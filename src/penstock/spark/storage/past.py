@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from penstock.errors import PenstockError
+from penstock.spark.storage.store_paths import StorePath
 
 #: bytes of files that are read in one job, so that the stream's own jobs come in between
 _PORTION_BYTES = 128 << 20
@@ -70,7 +71,7 @@ class Past:
         is_needed: whether one of the batches up to a number may have brought tuples that are wanted.
     """
 
-    checkpoint: Path
+    checkpoint: StorePath
     batch: int
     offset: str
     is_needed: Callable[[int], bool]
@@ -147,7 +148,7 @@ class Past:
         return found
 
 
-def offsets_of_batch(checkpoint: Path, batch: int) -> tuple[Offsets, Offsets] | None:
+def offsets_of_batch(checkpoint: StorePath, batch: int) -> tuple[Offsets, Offsets] | None:
     """Of a Kafka stream the first offset of a batch and the one after its last, by topic and partition.
 
     Args:
@@ -196,7 +197,7 @@ def portions(first: Offsets, until: Offsets, most: int) -> Iterator[tuple[Offset
         yield at(portion), at(portion + 1)
 
 
-def read_offset(checkpoint: Path, batch: int) -> str | None:
+def read_offset(checkpoint: StorePath, batch: int) -> str | None:
     """How far the one source of a streaming query had been read with a batch, as Spark wrote it; None if it is gone.
 
     Args:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.errors import DamagedError
 from penstock.spark.storage.files import numbered
+from penstock.spark.storage.store_paths import StorePath
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of
 _HEAD = struct.Struct(">4sI")
@@ -19,13 +20,15 @@ _RETAINED = 100
 _KIND = "of Spark's checkpoint"
 
 
-def summed_files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that have checksums, those that are gone among them."""
+def summed_files(folder: StorePath) -> Iterator[Path]:
+    """The files below a folder that have checksums, those that are gone among them; in an object store none has."""
+    if not isinstance(folder, Path):
+        return
     for beside in sorted(folder.rglob(".*.crc")):
         yield beside.with_name(beside.name[1:].removesuffix(".crc"))
 
 
-def missing_batches(folder: Path) -> Iterator[Path]:
+def missing_batches(folder: StorePath) -> Iterator[StorePath]:
     """The offsets and commits of batches that Spark has committed and not removed since, which are gone.
 
     Args:
@@ -42,7 +45,7 @@ def missing_batches(folder: Path) -> Iterator[Path]:
                 yield folder / log / str(number)
 
 
-def check_metadata(folder: Path) -> None:
+def check_metadata(folder: StorePath) -> None:
     """Makes sure that the checkpoint of a query that has planned a batch has whole metadata: else Spark refuses to begin.
 
     Args:
@@ -56,7 +59,7 @@ def check_metadata(folder: Path) -> None:
         if numbered(folder / "offsets", ""):
             raise DamagedError(str(path), f"({_KIND}) is missing")
         return
-    if path.with_name(f".{path.name}.crc").exists():
+    if isinstance(path, Path) and path.with_name(f".{path.name}.crc").exists():
         check_summed(path)
     try:
         whole = isinstance(json.loads(path.read_bytes())["id"], str)

@@ -137,7 +137,7 @@ class _Copies:
         copy = self._copies.get(path)
         if copy is None:
             name = f"copied-{self._context.job}-{uuid.uuid4().hex}.json"
-            copy = self._copies[path] = Path(self._context.staging) / name
+            copy = self._copies[path] = self._context.store.local / name
             copy.parent.mkdir(parents=True, exist_ok=True)
         with copy.open("ab") as file:
             file.write(lines)

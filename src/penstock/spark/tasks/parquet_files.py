@@ -10,8 +10,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ import pyarrow.parquet as pq
 
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sessions.file_systems import object_address
+from penstock.stores.object_reader import CHANGED, ObjectReader, ObjectVersion, version_of
 
 #: which Spark wrote a file; those before the other version had the Julian calendar before 1582
 _VERSION, _GREGORIAN_SINCE = b"org.apache.spark.version", b"3.0.0"
@@ -66,10 +69,12 @@ class Stamp:
     Attributes:
         size: bytes.
         modified_ns: time of the last modification, nanoseconds since the epoch.
+        etag: of an object in a store: its own mark of this content.
     """
 
     size: int
     modified_ns: int
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +85,11 @@ class RowGroup:
         path: the URI Spark gave.
         number: its number in the file.
         rows: rows in it.
-        stamp: of the file when the batch began; None where the file system is not a local one.
+        stamp: of the file when the batch began; None where the file system is neither a local one nor an object store.
         step: the arrival step of its rows.
         times: the event time, where it is stored as numbers.
         missing: columns of the stream that the file does not have: NULL.
+        store: options of the object store that has the file, see `StoreAddress`.
     """
 
     path: str
@@ -93,6 +99,7 @@ class RowGroup:
     step: int = 0
     times: EpochTimes | None = None
     missing: tuple[pa.Field, ...] = ()
+    store: tuple[tuple[str, str], ...] = ()
 
 
 def local_path(uri: str) -> str | None:
@@ -115,14 +122,19 @@ def other_kind(uri: str) -> str | None:
 
 
 def stamp_of(uri: str) -> Stamp | None:
-    """The stamp of a file, or None where its file system is not a local one.
+    """The stamp of a file, or None where its file system is neither a local one nor an object store.
 
     Raises:
         OSError: it is gone, or its file system does not answer.
+        ConnectionFailedError: wrong credentials, no permission.
     """
     path = local_path(uri)
     if path is None:
-        return None
+        address = object_address(uri)
+        if address is None:
+            return None
+        version = version_of(address)
+        return Stamp(version.size, version.modified_ns, version.etag)
     found = Path(path).stat()
     return Stamp(found.st_size, found.st_mtime_ns)
 
@@ -139,12 +151,19 @@ def is_fault_of_file(error: BaseException | None) -> bool:
     return not isinstance(error, OSError) or error.errno in (None, errno.ENOENT)
 
 
-def open_parquet(uri: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def open_parquet(
+    uri: str,
+    dictionaries: Sequence[str] = (),
+    stamp: Stamp | None = None,
+    store: Iterable[tuple[str, str]] = (),
+) -> pq.ParquetFile:
     """Opens a Parquet file by the URI Spark gave; pages that have a checksum are compared with it.
 
     Args:
         uri: the URI.
         dictionaries: columns to read as dictionaries.
+        stamp: of an object: the version to read; None: the one that it has now.
+        store: options of the object store that has it; those of the environment without.
 
     Raises:
         OSError, pyarrow.ArrowException: it cannot be opened or is no Parquet file.
@@ -160,10 +179,32 @@ def open_parquet(uri: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
             page_checksum_verification=True,
             read_dictionary=dictionaries,
         )
-    filesystem, path = pafs.FileSystem.from_uri(uri)
+    address = object_address(uri, dict(store))
+    if address is None:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+        return pq.ParquetFile(
+            path, filesystem=filesystem, page_checksum_verification=True, read_dictionary=dictionaries
+        )
+    if stamp is None:
+        version = version_of(address)
+    else:
+        version = ObjectVersion(stamp.size, stamp.modified_ns, stamp.etag)
     return pq.ParquetFile(
-        path, filesystem=filesystem, page_checksum_verification=True, read_dictionary=dictionaries
+        pa.PythonFile(ObjectReader(address, version), mode="r"),
+        metadata=_footer(uri, version, tuple(store)),
+        # neighbouring columns are one request
+        pre_buffer=True,
+        page_checksum_verification=True,
+        read_dictionary=dictionaries,
     )
+
+
+@lru_cache(maxsize=8)
+def _footer(uri: str, version: ObjectVersion, store: tuple[tuple[str, str], ...]) -> pq.FileMetaData:
+    """The footer of an object: a task asks for it once, however many of its row groups it reads."""
+    address = object_address(uri, dict(store))
+    assert address is not None, "it is an object"
+    return pq.read_metadata(pa.PythonFile(ObjectReader(address, version), mode="r"))
 
 
 def readable_in_scan(file: pq.ParquetFile, schema: pa.Schema, *, others_as_they_are: bool = True) -> bool:
@@ -235,14 +276,15 @@ class RowGroupReader:
         self.group = group
         self._check()
         try:
-            self._file = open_parquet(group.path)
+            self._file = open_parquet(group.path, (), group.stamp, group.store)
             if dictionaries:
-                self._file = open_parquet(group.path, _repeating(self.metadata, dictionaries))
+                repeating = _repeating(self.metadata, dictionaries)
+                self._file = open_parquet(group.path, repeating, group.stamp, group.store)
             rows = self._file.metadata.row_group(group.number).num_rows
         except READ_ERRORS as error:
             raise UnreadableError(first_line(error)) from error
         if rows != group.rows:
-            raise UnreadableError("the file has changed since its batch began")
+            raise UnreadableError(CHANGED)
 
     @property
     def metadata(self) -> pq.RowGroupMetaData:
@@ -299,12 +341,15 @@ class RowGroupReader:
         self._check()
 
     def _check(self) -> None:
+        if local_path(self.group.path) is None:
+            # the reader of an object reads one version of it
+            return
         try:
             stamp = stamp_of(self.group.path)
         except OSError as error:
             raise UnreadableError(first_line(error)) from error
         if stamp != self.group.stamp:
-            raise UnreadableError("the file has changed since its batch began")
+            raise UnreadableError(CHANGED)
 
 
 def reason_of(group: RowGroup, columns: Sequence[str]) -> str | None:
@@ -387,7 +432,7 @@ def open_settled(uri: str, settle_seconds: float) -> tuple[Stamp | None, pq.Parq
         stamp = None
         try:
             stamp = stamp_of(uri)
-            return stamp, open_parquet(uri)
+            return stamp, open_parquet(uri, (), stamp)
         except READ_ERRORS as error:
             if not is_fault_of_file(error):
                 wait = next(waits, None)

@@ -1,6 +1,6 @@
 """The worker's side of an ingest batch: one task, its staged files and its report.
 
-A task writes what it matched to files of its own (named by batch, job, partition and attempt) and
+A task stores what it matched in files of its own (named by batch, job, partition and attempt) and
 returns one small row; only the driver publishes.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pickle
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +32,8 @@ from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.shard import Envelope
 from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.runs import write_run_file
-from penstock.spark.publication.staged import StagedFile, staged_file
-from penstock.spark.storage.layout import is_of_log, tuples_kind
+from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
+from penstock.spark.storage.layout import tuples_kind
 from penstock.spark.tasks.quarantined_lines import QuarantinedLines, quarantined
 
 #: schema of the row every task returns: a pickled TaskReport
@@ -113,8 +112,7 @@ class TaskContextData:
         key: identifies the program in the worker's cache.
         program: the pickled StreamProgram.
         sequence: the evaluation sequence its ASCs follow; None: the order of the attributes.
-        staging: folder for the batch's staged files, and ...
-        staged_envelopes: ... for its partials, on the file system where they are published.
+        store: stores the batch's files.
         job: number of the job within the batch.
         time_limit: the largest event time that is believed, microseconds in UTC.
         time_floor: tuples that are older do not matter for slack, microseconds.
@@ -126,8 +124,7 @@ class TaskContextData:
     key: tuple[str, int]
     program: Broadcast[bytes]
     sequence: SentSequence | None
-    staging: str
-    staged_envelopes: str
+    store: BatchFiles
     job: int
     time_limit: int
     time_floor: int
@@ -178,15 +175,16 @@ def stage_for(context: TaskContextData) -> MapStage:
 
 
 class StagedWriter:
-    """Writes batches of one schema to a staged Parquet file, created with the first batch.
+    """Writes batches of one schema to a Parquet file, created with the first batch.
 
     Batches are held until they make a row group of some size: small ones cost more time and space. The
     columns that name queries and their definitions get no statistics, which would cost more than the rest of them.
     """
 
-    def __init__(self, kind: str, context: TaskContextData, partition: int) -> None:
+    def __init__(self, kind: str, files: BatchFiles) -> None:
         self.kind = kind
-        self._path = _staged_path(kind, context, partition)
+        self._files = files
+        self._path: Path | None = None
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0
@@ -196,7 +194,7 @@ class StagedWriter:
     def write(self, batch: pa.RecordBatch, pairs: int = 0) -> None:
         """Appends a batch."""
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path = self._files.staging(self.kind)
             self._writer = pq.ParquetWriter(
                 self._path,
                 batch.schema,
@@ -215,13 +213,13 @@ class StagedWriter:
         self.rows += batch.num_rows
         self.pairs += pairs
 
-    def close(self) -> list[StagedFile]:
+    def close(self) -> list[WrittenFile]:
         """Ends the file; the list holds it, or nothing where no batch was written."""
-        if self._writer is None:
+        if self._writer is None or self._path is None:
             return []
         self._flush(self._writer)
         self._writer.close()
-        return [staged_file(self.kind, self._path, self.rows, self.pairs)]
+        return [WrittenFile(self.kind, self._path, self.rows, self.pairs)]
 
     def _flush(self, writer: pq.ParquetWriter) -> None:
         if self._held:
@@ -230,26 +228,20 @@ class StagedWriter:
         self._held_rows = self._held_bytes = 0
 
 
-def _staged_path(kind: str, context: TaskContextData, partition: int) -> Path:
-    folder = context.staged_envelopes if is_of_log(kind) else context.staging
-    return Path(folder) / f"{kind.replace('/', '-')}-{context.job}-{partition:05d}-{uuid.uuid4().hex}.parquet"
-
-
-def stage_envelopes(stage: MapStage, context: TaskContextData, partition: int) -> list[StagedFile]:
-    """Writes the partials of a task to staged files, one a kind; the list holds them."""
+def written_envelopes(stage: MapStage, files: BatchFiles) -> list[WrittenFile]:
+    """Writes the partials of a task to files, one a kind; the list holds them."""
     began = time.perf_counter_ns()
     envelopes = stage.panes.envelopes() if stage.panes is not None else []
     stage.counts.pane_ns += time.perf_counter_ns() - began
     by_kind: dict[str, list[tuple[int, Envelope]]] = {}
     for shard, envelope in envelopes:
         by_kind.setdefault(file_kind(envelope.kind), []).append((shard, envelope))
-    staged = []
+    written = []
     for kind, own in by_kind.items():
-        path = _staged_path(kind, context, partition)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = files.staging(kind)
         write_envelopes(own, path)
-        staged.append(staged_file(kind, path, len(own)))
-    return staged
+        written.append(WrittenFile(kind, path, len(own)))
+    return written
 
 
 class Task:
@@ -259,12 +251,12 @@ class Task:
         self._context = context
         self._partition = partition
         self.stage = stage_for(context)
-        self._matches = StagedWriter("matches", context, partition)
-        self._quarantine = StagedWriter("quarantine", context, partition)
+        self._matches = StagedWriter("matches", context.store)
+        self._quarantine = StagedWriter("quarantine", context.store)
         self.quarantined: dict[str, int] = {}
         self.refused: list[Any] = []
         self._set_aside: list[SetAside] = []
-        self._runs: list[StagedFile] = []
+        self._runs: list[WrittenFile] = []
         self._lines = QuarantinedLines(self._quarantine.write)
 
     def process(
@@ -365,10 +357,9 @@ class Task:
         began = time.perf_counter_ns()
         for plan, tuples in self.stage.tuples.runs(all_held=all_held):
             kind = tuples_kind(plan.id)
-            path = _staged_path(kind, self._context, self._partition)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = self._context.store.staging(kind)
             write_run_file(path, tuples, plan.run)
-            self._runs.append(staged_file(kind, path, tuples.num_rows))
+            self._runs.append(WrittenFile(kind, path, tuples.num_rows))
         self.stage.counts.write_ns += time.perf_counter_ns() - began
 
     def _count(self, reason: pa.Array) -> None:
@@ -384,18 +375,19 @@ class Task:
         self.quarantine(pa.array([None], pa.binary()), pa.array([found.origin]), pa.array([found.reason]))
 
     def abandon(self) -> None:
-        """Removes what was staged; the task reports nothing."""
-        for staged in (*self._matches.close(), *self._quarantine.close(), *self._runs):
-            Path(staged.path).unlink()
+        """Removes what was written; the task reports nothing."""
+        for written in (*self._matches.close(), *self._quarantine.close(), *self._runs):
+            written.path.unlink()
 
     def report(self) -> TaskReport:
-        """Closes the staged files and reports."""
-        files = stage_envelopes(self.stage, self._context, self._partition)
+        """Stores the files and reports."""
+        written = written_envelopes(self.stage, self._context.store)
         self._stage_runs(all_held=True)
-        files += self._runs
+        written += self._runs
         began = time.perf_counter_ns()
         self._lines.place()
-        files += self._matches.close() + self._quarantine.close()
+        written += self._matches.close() + self._quarantine.close()
+        files = self._context.store.put(self._context.job, self._partition, written)
         self.stage.counts.write_ns += time.perf_counter_ns() - began
         return TaskReport(
             job=self._context.job,

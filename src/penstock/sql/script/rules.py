@@ -51,7 +51,7 @@ class Rule:
         return RefusedRule(
             self.name,
             self.file,
-            place_of(error, self.file, self.place, self.text, self.line),
+            store_path(error, self.file, self.place, self.text, self.line),
             reason_of(error),
         )
 
@@ -106,7 +106,7 @@ def rules_of_file(
         statements = split_statements(text)
     except SqlError as error:
         known = None if _STATEMENTS.match(text) else name
-        yield RefusedRule(known, file, place_of(error, file, file, text, 1), reason_of(error))
+        yield RefusedRule(known, file, store_path(error, file, file, text, 1), reason_of(error))
         return
     if not statements or statements[0][0].token_type not in (TokenType.CREATE, TokenType.INSERT):
         yield rule_of_text(text, file, file, name, stream, aggregates, 1)
@@ -118,7 +118,9 @@ def rules_of_file(
                 message = "A file of rules has CREATE VIEW statements only. Move this one to the script."
                 raise UnsupportedError(message, text, tokens[0].start, tokens[-1].end + 1)
         except SqlError as error:
-            yield RefusedRule(_declared(tokens), file, place_of(error, file, file, text, 1), reason_of(error))
+            yield RefusedRule(
+                _declared(tokens), file, store_path(error, file, file, text, 1), reason_of(error)
+            )
         else:
             yield Rule(statement, file, f"{file}:{text.count(_BREAK, 0, statement.start) + 1}", text, 1)
 
@@ -160,11 +162,11 @@ def rule_of_text(
             line = None if line is None else line - 1
         view = CreateView(name, parse_query(query, aggregates), query, 0, len(query))
     except SqlError as error:
-        return RefusedRule(name, file, place_of(error, file, place, whole, line), reason_of(error))
+        return RefusedRule(name, file, store_path(error, file, place, whole, line), reason_of(error))
     return Rule(view, file, place, query, line)
 
 
-def place_of(error: InputError, file: str, place: str, text: str, line: int | None) -> str:
+def store_path(error: InputError, file: str, place: str, text: str, line: int | None) -> str:
     """Return where a mistake is: the file and the line where the error knows it, else the place of the rule.
 
     Args:

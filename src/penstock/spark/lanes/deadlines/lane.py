@@ -10,7 +10,6 @@ Source: Wu, Gu, Lyu, Yu; the policy is `control/policies/deadlines`.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -52,10 +51,11 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.bound_views import stored_views
-from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import LANE
+from penstock.spark.storage.ledger_documents import StoredDocument, commit
+from penstock.spark.storage.store_paths import remove_folder
 
 #: the longest time between two looks at the logs and at the clock, seconds
 _LOOK_SECONDS = 0.1
@@ -158,7 +158,7 @@ class DeadlineLane(Lane):
                 if judged.outcomes or (self._late.has_news and not is_open):
                     self._publish(judged, began)
                 elif self._unmarked >= _MOST_ENTRIES:
-                    self._mark(self._stands())
+                    commit(self._marks(self._stands(), self._publication.number - 1))
                 elif not is_behind:
                     self._late.begin(running.idle, self._reach, self._publication.number)
                     if (
@@ -183,7 +183,8 @@ class DeadlineLane(Lane):
 
     def _begin(self) -> Resumed:
         """Goes on where what is published ends."""
-        shutil.rmtree(self.context.layout.staging(DEADLINES_NAME, 0).parent, ignore_errors=True)
+        for folder in self.context.layout.staging(DEADLINES_NAME, 0):
+            remove_folder(folder.parent)
         resumed = self._publication.resume()
         self._reach = resumed.reach
         self._policy = chosen_policy(self.context.settings.deadline_policy, lambda: self._now)
@@ -292,7 +293,7 @@ class DeadlineLane(Lane):
                 judged.staging.append(each.worked.staging)
             told, reason = self._came_to(view, each, seconds)
             if told == RELEASED and each.worked is not None:
-                judged.released.append(MadeResults(instance.view, 0, each.worked.files))
+                judged.released += [(instance.view, file) for file in each.worked.files]
             del view.open[instance.end]
             judged.outcomes.append(Outcome(instance, told, each.order.decided, seconds, reason))
         return judged
@@ -343,12 +344,15 @@ class DeadlineLane(Lane):
         publication, number = self._publication, self._publication.number
         self._late.settle(judged)
         stands = self._stands()
-        counts, published = publication.publish(judged, began, self._reach, stands)
+        is_handed_over = bool(self.context.sinks()) and publication.has_rows(judged)
+        marks = self._marks(stands, number - 1 if is_handed_over else number)
+        counts, published = publication.publish(judged, began, self._reach, stands, marks)
         # told first: what a sink does not take is handed over again, and not told again
         self._tell(number, counts)
-        publication.hand_over(number, published)
+        if is_handed_over:
+            publication.hand_over(number, published)
+            commit(self._marks(stands, number))
         self.retries.succeeded()
-        self._mark(stands)
         failpoint("order_marked", number)
         publication.compact()
 
@@ -359,8 +363,16 @@ class DeadlineLane(Lane):
             if (stands := view.stands) is not None
         }
 
-    def _mark(self, stands: Mapping[int, ViewStands]) -> None:
-        """Says which entries are needed no more, and how views stand: whoever goes on reads the others again."""
+    def _marks(
+        self, stands: Mapping[int, ViewStands], handed_over: int
+    ) -> dict[StoredDocument, dict[str, Any]]:
+        """The marks: which entries are needed no more, and how views stand. Whoever goes on reads the others again.
+
+        Args:
+            stands: how views stand, by their numbers.
+            handed_over: the last publication whose rows sinks have.
+        """
+        marks: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in self._reach.items():
             views = [each for each in self._views.values() if each.registered.stream == stream]
             needed = min((each.first_needed(reach.entry) for each in views), default=reach.entry + 1)
@@ -368,10 +380,11 @@ class DeadlineLane(Lane):
             left = needed if oldest is None else min(needed, views[0].first_holding(oldest, reach.entry))
             own = {each.registered.number for each in views}
             told = {number: each for number, each in stands.items() if number in own}
-            self._publication.mark(stream, left - 1, needed - 1, told)
+            marks |= self._publication.mark(stream, left - 1, needed - 1, told, handed_over)
             for each in views:
                 each.kept_after = left - 1
         self._unmarked = 0
+        return marks
 
     def _tell(self, number: int, counts: Mapping[str, Mapping[str, int]]) -> None:
         streams = {stream: reach.entry for stream, reach in self._reach.items()}

@@ -6,7 +6,6 @@ processor; what it had done is done again.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrder, Run
 from penstock.spark.lanes.deadlines.working import LateWork, ViewOrders
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.store_paths import remove_folder
 
 #: a window whose order fails by what can pass by itself is tried so often, after waits of 1, 2, 4 .. seconds
 _TRIES = 5
@@ -164,7 +164,7 @@ class LateOrders:
             outcome, working = self._came_to(each, cause), self._working[each.order]
             if outcome is None:
                 self._debts.put_back(working.view, working.window)
-                shutil.rmtree(working.work.staging, ignore_errors=True)
+                remove_folder(working.work.staging)
             else:
                 self._news.late.append(outcome)
                 self._news.staging.append(working.work.staging)

@@ -6,17 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.control.policies.deadlines.debts import OwedWindow
 from penstock.spark.publication.kinds import misses_kind
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.misses import LATE, MISSES
-from penstock.spark.results.window_rows import MadeResults
-from penstock.spark.results.window_staging import write_staged
+from penstock.spark.results.window_staging import written
 
 #: what may become of an instance
 RELEASED, SHED, MISSED, FAILED = OUTCOMES = ("released", "shed", "missed", "failed")
@@ -90,7 +88,7 @@ class LateOutcome:
     given_up: str | None = None
     entry: int | None = None
     seconds: float | None = None
-    files: tuple[StagedFile, ...] = ()
+    files: tuple[WrittenFile, ...] = ()
 
 
 def counts_of(outcomes: Iterable[Outcome]) -> dict[str, int]:
@@ -125,27 +123,13 @@ def told_late(late: LateOutcome) -> dict[str, Any]:
     return {**told, **asdict(late.window)}
 
 
-def late_results(number: int, late: Iterable[LateOutcome]) -> MadeResults:
-    """The rows of a view's windows that are answered late.
-
-    Args:
-        number: the view's.
-        late: what became of its owed windows.
-    """
-    return MadeResults(number, 2, [file for each in late for file in each.files])
-
-
-def staged_misses(
-    view: str, number: int, outcomes: Sequence[Outcome], late: Sequence[LateOutcome], staging: Path
-) -> list[MadeResults]:
-    """Stages the windows of a view that were not released in time, and which of them have been answered since; none where there are none.
+def written_misses(view: str, outcomes: Sequence[Outcome], late: Sequence[LateOutcome]) -> list[WrittenFile]:
+    """The file of the windows of a view that were not released in time, and of those that have been answered since; none if there are none.
 
     Args:
         view: its name.
-        number: its number.
         outcomes: of its instances.
         late: what became of its owed windows.
-        staging: where files are staged.
     """
     missed = [each for each in outcomes if each.outcome != RELEASED]
     answered = [each for each in late if each.given_up is None]
@@ -174,7 +158,4 @@ def staged_misses(
         }
         for each in answered
     ]
-    file = write_staged(
-        misses_kind(view), staging / f"misses-{number}.parquet", pa.Table.from_pylist(rows, MISSES)
-    )
-    return [MadeResults(number, 1, [file])]
+    return [written(misses_kind(view), pa.Table.from_pylist(rows, MISSES))]

@@ -8,7 +8,6 @@ the session.
 from __future__ import annotations
 
 import pickle
-import shutil
 import time
 import uuid
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from penstock.plan.windows import Aggregate
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.store_paths import StorePath, remove_folder
 from penstock.sql.windows.bind import BoundWindow
 
 #: outcomes of an order
@@ -107,7 +107,7 @@ class OrderTask:
     calls: tuple[CalledAggregate, ...]
     extent: Extent
     runs: FoundRuns
-    staging: str
+    staging: StorePath
     deadline: float | None
     marks: Marks = Marks()
     carried: bytes | None = None
@@ -121,7 +121,7 @@ class OrderTask:
             CheckpointError: tuples are gone, or a file is damaged.
         """
         began = time.perf_counter()
-        folder = Path(self.staging) / uuid.uuid4().hex
+        folder = self.staging / uuid.uuid4().hex
 
         def work() -> OrderReport:
             return self._work(folder, began)
@@ -131,18 +131,18 @@ class OrderTask:
                 return within(self.deadline - time.time(), work)
             return work() if self.gives_way is None else unless_asked(Path(self.gives_way).exists, work)
         except TimeIsOver:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             return OrderReport(OVER, time.perf_counter() - began)
         except AggregateFailedError as error:
             return OrderReport(FAILED, time.perf_counter() - began, error=str(error))
 
-    def _work(self, folder: Path, began: float) -> OrderReport:
+    def _work(self, folder: StorePath, began: float) -> OrderReport:
         plan = OrderPlan(self.view.plan, self.calls)
         carried, unused = _loaded(self.carried)
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
         found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
         view = results_view(self.view, self.calls)
-        stage = ResultStage(folder, 0, lambda _: {view.plan.name: view})
+        stage = ResultStage(None, folder, 0, lambda _: {view.plan.name: view})
         stage.add(self.number, self._answer(found))
         results = stage.close()
         states, lost = _stored(found.carried, self.state_bytes)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.control.policies.deadlines.debts import OwedWindow
@@ -20,10 +18,9 @@ from penstock.spark.lanes.deadlines.ledger import (
     Outcome,
     counts_of,
     late_counts,
-    late_results,
-    staged_misses,
     told_late,
     told_outcome,
+    written_misses,
 )
 from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.lanes.lane import LaneContext
@@ -31,11 +28,14 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.deadlines import RegisteredDeadline
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
+from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: what the last publication took counts for, in the time the next one is taken to take
 _FADING = 0.5
@@ -54,15 +54,15 @@ class Judged:
 
     Attributes:
         outcomes: of each.
-        released: the files of those that are released.
+        released: the files of those that are released, each with the number of its view.
         late: what became of windows that were owed an answer.
         staging: the folders of orders, which go afterwards.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
-    released: list[MadeResults] = field(default_factory=list)
+    released: list[tuple[int, WrittenFile]] = field(default_factory=list)
     late: list[LateOutcome] = field(default_factory=list)
-    staging: list[Path] = field(default_factory=list)
+    staging: list[StorePath] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,9 @@ class OutcomePublication:
             if mark is None:
                 mark = log.join(self._name)
             said = log.readers()[self._name]
-            if said.get(_PUBLISHED, -1) == self.number - 1:
-                stands |= said.get(_STANDS, {})
-            else:
-                # a log that was joined and never marked: the first publication may not have reached the sinks
-                handed_over = min(handed_over, said.get(_PUBLISHED, -1))
+            stands |= said.get(_STANDS, {})
+            # a log that was joined and never marked says nothing
+            handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
             reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
         self._hand_over_again(handed_over)
         return Resumed(reach, left, {int(view): self._read(view, each) for view, each in stands.items()})
@@ -164,6 +162,7 @@ class OutcomePublication:
         began: float,
         reach: Mapping[str, Reach],
         stands: Mapping[int, ViewStands],
+        marks: Mapping[StoredDocument, Mapping[str, Any]],
     ) -> tuple[dict[str, dict[str, int]], Sequence[Mapping[str, Any]]]:
         """Makes outcomes and what was released visible.
 
@@ -172,12 +171,13 @@ class OutcomePublication:
             began: when that was judged, by the performance counter.
             reach: how far the logs were followed.
             stands: how views stand, by their numbers.
+            marks: what the logs are told with it.
 
         Returns:
             By view with outcomes, how many of each, and `rows`, see `late_counts`; the files to hand over.
         """
         number = self.number
-        staging = self._context.layout.staging(self._name, number)
+        store = self.publisher.begin(number)
         by_view: defaultdict[int, list[Outcome]] = defaultdict(list)
         for each in judged.outcomes:
             by_view[each.instance.view].append(each)
@@ -192,9 +192,12 @@ class OutcomePublication:
             name, own = registered.definition.name, by_view[view]
             if not own and not late[name]:
                 continue
-            made = [*(each for each in judged.released if each.job == view), late_results(view, late[name])]
-            files += [*made, *staged_misses(name, view, own, late[name], staging)]
-            counts[name] = {**counts_of(own), "rows": sum(file.rows for each in made for file in each.files)}
+            made = [file for number_of, file in judged.released if number_of == view]
+            made_late = [file for each in late[name] for file in each.files]
+            misses = written_misses(name, own, late[name])
+            for partition, written in enumerate((made, misses, made_late)):
+                files.append(MadeResults(view, partition, store.put(view, partition, written)))
+            counts[name] = {**counts_of(own), "rows": sum(file.rows for file in (*made, *made_late))}
             if registered.view.late or late[name]:
                 counts[name] |= late_counts(own if registered.view.late else (), late[name])
             told += [{**told_outcome(each), "view": name} for each in own]
@@ -209,7 +212,7 @@ class OutcomePublication:
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
-        published = self.publisher.publish(number, files, figures)
+        published = self.publisher.publish(number, files, figures, puts=marks)
         self._tell_of_late({self._views[view].definition.name: own for view, own in by_view.items()})
         failpoint("order_published", number)
         if judged.late:
@@ -218,21 +221,28 @@ class OutcomePublication:
         self.seconds += _FADING * (self.newest_seconds - self.seconds)
         self.number += 1
         for folder in judged.staging:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
         self._tell_given_up(judged.late)
         return counts, published
 
-    def mark(self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands]) -> None:
-        """Says which entries of a log are needed no more: whoever goes on reads the others again.
+    def has_rows(self, judged: Judged) -> bool:
+        """Whether a publication has rows for sinks."""
+        return bool(judged.released) or any(each.files for each in judged.late)
+
+    def mark(
+        self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands], handed_over: int
+    ) -> dict[StoredDocument, dict[str, Any]]:
+        """The mark that says which entries of a log are needed no more: whoever goes on reads the others again.
 
         Args:
             stream: the log's.
             until: the last such entry.
             followed: the last one that is not to be followed again; those behind `until` are needed for late answers alone.
             stands: how the views on it stand, by their numbers.
+            handed_over: the last publication whose rows sinks have.
         """
-        said = {_STANDS: _told(stands), _PUBLISHED: self.number - 1, _FOLLOWED: followed}
-        self._logs[stream].put_mark(self._name, until, **said)
+        said = {_STANDS: _told(stands), _PUBLISHED: handed_over, _FOLLOWED: followed}
+        return self._logs[stream].mark_document(self._name, until, **said)
 
     def compact(self) -> None:
         """Merges published files where there are many; see Publisher."""

@@ -97,6 +97,5 @@ class DeadlineViews:
 
     def _newest(self, stream: str) -> int:
         """The newest entry of a stream's log."""
-        folder = self._layout.log(stream)
-        entry = LogReader(folder).newest() if folder.is_dir() else None
+        entry = LogReader(self._layout.log(stream)).newest()
         return -1 if entry is None else entry.number

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
@@ -14,7 +13,8 @@ from pyspark.sql import SparkSession
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport
-from penstock.spark.publication.staged import StagedFile
+from penstock.spark.publication.staged import WrittenFile
+from penstock.spark.storage.store_paths import StorePath
 
 #: an order that has not come back so long after its time was over never returns to Python: its job is cancelled, seconds
 _GRACE = 0.5
@@ -27,12 +27,12 @@ class Worked:
     Attributes:
         report: of its task.
         staging: its folder, which goes when the instance is dealt with.
-        files: staged, with the view's own columns; none where it is not done, or no row was left.
+        files: in its folder, with the view's own columns; none where it is not done, or no row was left.
     """
 
     report: OrderReport
-    staging: Path
-    files: tuple[StagedFile, ...]
+    staging: StorePath
+    files: tuple[WrittenFile, ...]
 
 
 Work = Callable[[CellJobs], Worked]

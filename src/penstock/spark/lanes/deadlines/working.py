@@ -22,6 +22,7 @@ from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results import read as results
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: in the folder of an order
@@ -38,12 +39,13 @@ class LateWork:
     """
 
     work: Work
-    staging: Path
+    staging: StorePath
 
     def give_way(self) -> None:
-        """Abandons it; its worker looks for that time and again."""
-        self.staging.mkdir(parents=True, exist_ok=True)
-        (self.staging / _GIVES_WAY).touch()
+        """Abandons it; its worker looks for that time and again. One whose results are in an object store goes on."""
+        if isinstance(self.staging, Path):
+            self.staging.mkdir(parents=True, exist_ok=True)
+            (self.staging / _GIVES_WAY).touch()
 
 
 class ViewOrders:
@@ -90,20 +92,23 @@ class ViewOrders:
             instance: the window, with the tuples that have come by now.
         """
         task = self._task(instance, view.runs(instance, carried=False), None, 1, state_bytes=0)
-        staging = Path(task.staging)
-        return LateWork(self._work(replace(task, gives_way=str(staging / _GIVES_WAY))), staging)
+        staging = task.staging
+        # a worker looks for it time and again: not in an object store
+        gives_way = str(staging / _GIVES_WAY) if isinstance(staging, Path) else None
+        return LateWork(self._work(replace(task, gives_way=gives_way)), staging)
 
     def _task(
         self, instance: Instance, runs: FoundRuns, deadline: float | None, revision: int, **more: Any
     ) -> OrderTask:
-        staging = self._context.layout.staging(DEADLINES_NAME, instance.view) / uuid.uuid4().hex
+        shared, _ = self._context.layout.staging(DEADLINES_NAME, instance.view)
+        staging = shared / uuid.uuid4().hex
         return OrderTask(
             instance.view,
             self._views[instance.view][1],
             self._calls[instance.view],
             Extent(instance.start, instance.end, instance.entry + 1),
             runs,
-            str(staging),
+            staging,
             deadline,
             # tuples that come later are not in its rows
             Marks(
@@ -119,16 +124,15 @@ class ViewOrders:
     def _work(self, task: OrderTask) -> Work:
         def work(jobs: CellJobs) -> Worked:
             (report,) = jobs.run(OrderTask.run, [task])
-            plain = [each.file for each in report.results if not each.raw]
+            plain = [each.written for each in report.results if not each.raw]
             # a job of the same thread, so of the same group
             made = make_results(
                 self._context.spark,
                 [each for each in report.results if each.raw],
                 lambda _: results_view(task.view, task.calls),
+                None,
             )
-            return Worked(
-                report, Path(task.staging), (*plain, *(file for each in made for file in each.files))
-            )
+            return Worked(report, task.staging, (*plain, *(file for each in made for file in each.left)))
 
         return work
 

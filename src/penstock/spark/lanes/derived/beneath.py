@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -35,6 +34,7 @@ from penstock.spark.results.window_schemas import (
 )
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.query import Beneath
 
 #: by which end of its window a row of a window view lies in time, and how far before that
@@ -282,7 +282,7 @@ class JoinedRows:
     def _ends(self, rows: pa.Table, windows: Windows) -> npt.NDArray[np.int64]:
         return ends_of(windows, moments(rows, self.column))
 
-    def _paths(self, view: str) -> Iterator[list[Path]]:
+    def _paths(self, view: str) -> Iterator[list[StorePath]]:
         """The files of each lane that has answered the view."""
         for number in (*self.source.joined.before, self.source.joined.number):
             lane = join_lane(number)

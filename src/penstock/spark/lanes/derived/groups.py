@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +12,7 @@ from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WINDOW_NAME, aggregate_name, key_name
 
@@ -22,7 +21,7 @@ _VALUE, _COUNT = "v", "_rows"
 _TRIED = {"sum": "try_sum", "avg": "try_avg"}
 
 
-def groups_of(spark: SparkSession, view: BoundWindow, rows: Path, columns: StructType) -> pa.Table:
+def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: StructType) -> pa.Table:
     """What a view says of some rows: its own columns and ROW, a row for each group that passes its HAVING.
 
     A condition that raises for a row is not met, a row for which another expression raises is left out; an expression over

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from penstock.spark.lanes.lane import LaneContext, LaneInput
 from penstock.spark.log.entries import Entry
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import MadeResults
@@ -41,9 +41,10 @@ from penstock.spark.results.window_schemas import (
     own_schema,
     result_schema,
 )
-from penstock.spark.results.window_staging import ViewCounts, write_staged
+from penstock.spark.results.window_staging import ViewCounts, written
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.layout import ROWS_FILES
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: of the manifest of a cut: the operators that have answered all that was there, and how far the view beneath had come
@@ -133,7 +134,7 @@ class DerivedLane(CutLane):
         """The views that the cut answers."""
         return {"views": [view.document() for view in self._derived.answered]}
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Answers the windows of each view that the cut's entries are about."""
         self.jobs.own()
         reader, reach = self.readers[self._derived.name], cut.until[self._derived.name]
@@ -162,11 +163,10 @@ class DerivedLane(CutLane):
                 touched=self._touched(beneath, windows, entries),
                 every=view.operator not in known,
             )
-            rows, count = self._answer(view, beneath, due, cut.number, staging)
+            rows, count = self._answer(view, beneath, due, cut.number, store.scratch)
             if rows.num_rows:
-                path = staging / f"{view.operator}.parquet"
-                file = write_staged(view_kind(view.operator, view.name), path, rows)
-                staged.append(MadeResults(view.operator, 0, [file]))
+                file = written(view_kind(view.operator, view.name), rows)
+                staged.append(MadeResults(view.operator, 0, store.put(view.operator, 0, [file])))
                 counts[view.name] = asdict(count)
         return CutAnswer(
             staged,
@@ -198,7 +198,7 @@ class DerivedLane(CutLane):
         return ends
 
     def _answer(
-        self, view: Answered, beneath: RowsBeneath, due: _Due, cut: int, staging: Path
+        self, view: Answered, beneath: RowsBeneath, due: _Due, cut: int, scratch: StorePath
     ) -> tuple[pa.Table, ViewCounts]:
         """The rows that tell how the windows that are due differ from what was told of them."""
         bound = self._bound(view.operator)[view.name]
@@ -209,8 +209,7 @@ class DerivedLane(CutLane):
         told = _of_windows(told, wanted)
         now = told.select([*own_schema(bound).names, ROW]).slice(0, 0)
         if wanted and found.rows.num_rows:
-            path = staging / f"beneath-{view.operator}.parquet"
-            write_staged("", path, found.rows)
+            path = written("", found.rows).left(scratch).path
             now = _of_windows(groups_of(self.context.spark, bound, path, beneath.columns), wanted)
         final = {end for end in wanted if end <= due.now.final}
         return revised(now, told, found.worth, final, cut)

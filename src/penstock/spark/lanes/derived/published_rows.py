@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.spark.results.window_schemas import ROW
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
+from penstock.spark.storage.store_paths import StorePath
 
 #: [from, to) in microseconds, ascending, none touching another
 Spans = Sequence[tuple[int, int]]
@@ -54,9 +54,9 @@ class PublishedRows:
 
     def __init__(self) -> None:
         #: file and column of times -> the least and the largest one of each row group
-        self._bounds: OrderedDict[tuple[Path, str], list[tuple[int, int]]] = OrderedDict()
+        self._bounds: OrderedDict[tuple[StorePath, str], list[tuple[int, int]]] = OrderedDict()
 
-    def read(self, files: Sequence[Path], schema: pa.Schema, column: str, spans: Spans) -> pa.Table:
+    def read(self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans) -> pa.Table:
         """The rows whose times lie in some stretches, in the order of the files.
 
         Args:
@@ -71,7 +71,7 @@ class PublishedRows:
         return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
     def _batches(
-        self, files: Sequence[Path], schema: pa.Schema, column: str, spans: Spans
+        self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans
     ) -> Iterator[pa.RecordBatch]:
         for path in files if spans else ():
             bounds = self._of(path, column)
@@ -83,7 +83,7 @@ class PublishedRows:
                 inside = _inside(moments(own, column), spans)
                 yield own if inside.all() else own.filter(pa.array(inside))
 
-    def _of(self, path: Path, column: str) -> list[tuple[int, int]]:
+    def _of(self, path: StorePath, column: str) -> list[tuple[int, int]]:
         place = path, column
         if place not in self._bounds:
             self._bounds[place] = _bounds(metadata_of(path), column)

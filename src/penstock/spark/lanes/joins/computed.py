@@ -34,7 +34,7 @@ from penstock.spark.results.joined_rows import MARKS
 _MATCH, _RAISED = 1, -1
 _VERDICT = "_verdict"
 _REPORT = (
-    "partition INT, path STRING, rows BIGINT, size BIGINT, crc BIGINT, raised BIGINT, "
+    "partition INT, name STRING, rows BIGINT, size BIGINT, crc BIGINT, raised BIGINT, "
     "withdrawn BIGINT, told STRING"
 )
 
@@ -89,7 +89,7 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
     """Runs the job of a cut."""
     found = []
     for row in frame.collect():
-        files = [] if row.path is None else [StagedFile(task.kind, row.path, row.rows, 0, row.size, row.crc)]
+        files = [] if row.name is None else [StagedFile(task.kind, row.name, row.rows, 0, row.size, row.crc)]
         told = json.loads(row.told)
         steps = [StepCount(*each) for each in told["steps"]]
         work = [Work(*each) for each in told["work"]]
@@ -114,7 +114,7 @@ def _beside(task: CellTask) -> Path:
     """Where the join of a task leaves what it did for the staging of the same task, which is another process."""
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
-    return Path(task.staging) / f"{context.taskAttemptId()}.json"
+    return task.store.local / f"{context.taskAttemptId()}.json"
 
 
 def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds: float) -> None:
@@ -146,7 +146,7 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
         context = TaskContext.get()
         assert context is not None, "it runs in a task"
         began = time.thread_time()
-        rows = RowStage(task.plan, task.kind, Path(task.staging))
+        rows = RowStage(task.plan, task.kind, task.store)
         users, given = UserPredicates(task.predicates), _argument_columns(task.plan)
         raised = 0
         for batch in batches:
@@ -162,13 +162,13 @@ def _stager(task: CellTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
             rows.add(pa.RecordBatch.from_arrays(columns, schema=rows.schema))
         told = json.loads(_beside(task).read_bytes())
         told["judged"] = [astuple(each) for each in users.measures]
-        files = rows.close()
+        files = rows.close(task.number, context.partitionId())
         told["seconds"] += time.thread_time() - began
-        path = files[0].path if files else None
+        name = files[0].name if files else None
         yield pa.record_batch(
             {
                 "partition": pa.array([context.partitionId()], pa.int32()),
-                "path": pa.array([path], pa.string()),
+                "name": pa.array([name], pa.string()),
                 "rows": pa.array([sum(file.rows for file in files)], pa.int64()),
                 "size": pa.array([sum(file.size for file in files)], pa.int64()),
                 "crc": pa.array([sum(file.crc for file in files)], pa.int64()),

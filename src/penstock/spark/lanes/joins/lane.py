@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -52,6 +51,7 @@ from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.stream_log import SINCE
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
@@ -152,7 +152,7 @@ class JoinLane(CutLane):
         self._held[stream] = reader.first_reaching(needed[stream], begun - 1, before.entry)
         return self._held[stream]
 
-    def answer(self, cut: Cut, staging: Path) -> CutAnswer:
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Joins what is new."""
         inputs = self._inputs(cut)
         new = {each.runs: each.open() for each in inputs}
@@ -161,7 +161,7 @@ class JoinLane(CutLane):
         is_joined = bool(spans) or (due is not None and self._has_due(cut, due, new))
         streams = self._streams(cut)
         read = tuple(self._with_old(cut, inputs, spans, due)) if is_joined else ()
-        made = self._made(cut, staging, read, due, new) if is_joined else []
+        made = self._made(cut, store, read, due, new) if is_joined else []
         if spans:
             self._plan_on(cut, new, made)
         # an input that is searched by two keys has all of its tuples twice
@@ -221,7 +221,7 @@ class JoinLane(CutLane):
     def _made(
         self,
         cut: Cut,
-        staging: Path,
+        store: BatchFiles,
         inputs: Iterable[StreamRuns | TableRuns],
         due: Due | None,
         new: Mapping[KeptRuns, InputRuns],
@@ -232,7 +232,7 @@ class JoinLane(CutLane):
             inputs=tuple(inputs),
             number=self._registered.number,
             kind=self._kind,
-            staging=str(staging),
+            store=store,
             columns=needed_columns(self.plan),
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=due,

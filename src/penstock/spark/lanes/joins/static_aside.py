@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.operators.ingest.malformed import RecordForm, Repeats, explained_each
-from penstock.spark.storage.files import newest_first, replace_bytes
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import name_below
 from penstock.spark.tasks.dataframe_stage import QUARANTINED
 from penstock.spark.tasks.record_lines import with_lines
 
@@ -20,12 +20,13 @@ _KEPT = 10
 
 
 def keep_aside(
-    folder: Path, version: str, aside: pa.Table, schema: pa.Schema, form: RecordForm
+    layout: Layout, table: str, version: str, aside: pa.Table, schema: pa.Schema, form: RecordForm
 ) -> dict[str, int]:
     """Keeps the records of a version that do not fit, durable on return; lanes that read the same write the same.
 
     Args:
-        folder: the table's in the quarantine.
+        layout: of the results folder.
+        table: the table's name.
         version: of the table.
         aside: rows of the records: CORRUPT, REASON, ORIGIN, and HAS_VALUE of each column.
         schema: the table's columns.
@@ -51,7 +52,8 @@ def keep_aside(
         {"record": record, "origin": with_lines(origin, record, form.encoding), "reason": reasons}
     )
     pq.write_table(kept, sink, compression="zstd")
-    replace_bytes(folder / f"{version}.parquet", sink.getvalue().to_pybytes())
-    for old in newest_first(folder, "*.parquet")[_KEPT:]:
-        old.unlink(missing_ok=True)
+    folder, files = name_below(layout.output, layout.quarantine(table)), layout.files
+    files.put(f"{folder}/{version}.parquet", sink.getvalue().to_pybytes())
+    stored = sorted(files.list(folder), key=lambda each: each.modified, reverse=True)
+    files.delete(each.name for each in stored[_KEPT:])
     return dict(Counter(reasons.to_pylist()))

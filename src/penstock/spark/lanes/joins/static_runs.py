@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,8 +28,9 @@ from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sources.offenders import fault_of_files
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import make_folder, sync_folder
+from penstock.spark.storage.formats import STATIC
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath, name_below
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 
 _log = logging.getLogger(__name__)
@@ -72,6 +71,7 @@ class StaticRuns:
         }
         self._layout = layout
         self._folder = layout.static_tables(lane)
+        self._versions = layout.static_versions(lane)
         self._events = events
         self._lane = lane
         #: what could not be read, by input, while it is told already
@@ -89,7 +89,7 @@ class StaticRuns:
         """
         return {str(number): self._current(number) for number in self._tables}
 
-    def path(self, runs: KeptRuns, version: str) -> Path:
+    def path(self, runs: KeptRuns, version: str) -> StorePath:
         """Where a run of a version lies."""
         return self._folder / str(runs.input) / version / f"{'none' if runs.key is None else runs.key}.arrow"
 
@@ -107,8 +107,9 @@ class StaticRuns:
                     rows, aside = self._read(number)
                     if table.version() != version:
                         continue
-                    folder = self._layout.quarantine(table.name)
-                    malformed = keep_aside(folder, version, aside, arrow_schema(table.schema), table.form)
+                    malformed = keep_aside(
+                        self._layout, table.name, version, aside, arrow_schema(table.schema), table.form
+                    )
                     self._write(number, version, rows)
                     self._events.record(
                         "static_table_read",
@@ -148,16 +149,9 @@ class StaticRuns:
         return {self._tables[number].name: reason for number, reason in dict(self._told).items()}
 
     def _known(self, number: int) -> str | None:
-        """The newest version on disk; older ones, of cuts that are done with, go."""
-        folder = self._folder / str(number)
-        if not folder.is_dir():
-            return None
-        whole = [each for each in folder.iterdir() if not each.name.startswith(".")]
-        newest = max(whole, key=lambda each: each.stat().st_mtime_ns, default=None)
-        for each in folder.iterdir():
-            if each != newest:
-                shutil.rmtree(each)
-        return None if newest is None else newest.name
+        """The version that is stored."""
+        document = STATIC.read(self._versions[number])
+        return None if document is None else str(document["version"])
 
     def _read(self, number: int) -> tuple[pa.Table, pa.Table]:
         """The rows that take part, and what `keep_aside` takes of the records that do not fit."""
@@ -180,18 +174,26 @@ class StaticRuns:
         )
 
     def _write(self, number: int, version: str, rows: pa.Table) -> None:
-        folder = self._folder / str(number)
-        make_folder(folder)
-        beside = folder / f".{version}.{uuid.uuid4().hex}"
-        beside.mkdir()
+        """Store a version in the place of the one before, which no cut needs any more."""
+        store = self._layout.log_store
         moment = pa.array(np.zeros(rows.num_rows, np.int64)).cast(pa.timestamp("us", "UTC"))
         router = router_of_input(self._plan, grid_of(self._plan, self._shares), number)
+        contents: dict[str, Path] = {}
         for runs in kept_runs(self._plan):
             if runs.input == number:
                 plan = RunPlan(key_columns(self._plan, runs), NO_TIME, router)
-                path = beside / self.path(runs, version).name
-                write_run_file(path, rows.append_column(NO_TIME, moment), plan)
-        sync_folder(beside)
-        beside.rename(folder / version)
-        sync_folder(folder)
-        self._known(number)
+                name = name_below(self._layout.checkpoint, self.path(runs, version))
+                contents[name] = store.staging(name)
+                write_run_file(contents[name], rows.append_column(NO_TIME, moment), plan)
+        store.put_all(contents)
+        STATIC.replace(self._versions[number], {"version": version, "files": list(contents)})
+        below = name_below(self._layout.checkpoint, self._folder / str(number))
+        store.delete([each.name for each in store.list(below) if each.name not in contents])
+
+
+def forget_static_tables(layout: Layout, lane: str) -> None:
+    """Delete the static tables of a lane that is gone."""
+    versions = layout.static_versions(lane)
+    found = versions.all(STATIC.kind)
+    layout.log_store.delete(name for document in found.values() for name in document["files"])
+    versions.remove(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,9 @@ from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.runs import open_run
-from penstock.spark.publication.staged import StagedFile, staged_file
+from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.results.joined_rows import MARKS, file_schema
+from penstock.spark.storage.store_paths import StorePath
 
 #: rows of a row group
 _GROUP_ROWS = 1 << 20
@@ -61,7 +61,7 @@ class TableRuns:
     """
 
     runs: KeptRuns
-    path: Path
+    path: StorePath
 
     def open(self) -> InputRuns:
         """Maps it into memory."""
@@ -115,7 +115,7 @@ class CellTask:
         inputs: the runs of all inputs.
         number: of the lane.
         kind: of the files.
-        staging: the folder they are staged in.
+        store: stores them.
         columns: names of the inputs' columns that are put out.
         predicates: what users' functions judge, in order.
         due: of a LEFT OUTER JOIN with a stream which left rows are; None of others.
@@ -126,7 +126,7 @@ class CellTask:
     inputs: tuple[StreamRuns | TableRuns, ...]
     number: int
     kind: str
-    staging: str
+    store: BatchFiles
     columns: tuple[str, ...]
     predicates: tuple[PredicateProgram, ...] = ()
     due: Due | None = None
@@ -134,7 +134,7 @@ class CellTask:
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
         began = time.thread_time()
-        stage = RowStage(self.plan, self.kind, Path(self.staging))
+        stage = RowStage(self.plan, self.kind, self.store)
         inputs = self._open()
         join, batches = self._joined(place, inputs)
         users = UserPredicates(self.predicates)
@@ -148,7 +148,7 @@ class CellTask:
         return CellReport(
             self.number,
             place.number,
-            stage.close(),
+            stage.close(self.number, place.number),
             sum(each.raised for each in users.measures),
             stage.withdrawn,
             _counted(join),
@@ -246,10 +246,10 @@ class RowStage:
     Args:
         plan: the join.
         kind: of the file.
-        folder: where it is staged.
+        store: stores it.
     """
 
-    def __init__(self, plan: JoinPlan, kind: str, folder: Path) -> None:
+    def __init__(self, plan: JoinPlan, kind: str, store: BatchFiles) -> None:
         #: the columns of the file
         self.schema = file_schema(plan)
         self._withdraws = plan.withdraws
@@ -257,8 +257,8 @@ class RowStage:
         #: rows that withdraw another
         self.withdrawn = 0
         self._kind = kind
-        self._folder = folder
-        self._path = folder / f"{uuid.uuid4().hex}.parquet"
+        self._store = store
+        self._path: Path | None = None
         self._writer: pq.ParquetWriter | None = None
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._rows = 0
@@ -274,19 +274,19 @@ class RowStage:
         if self._held_rows >= _GROUP_ROWS:
             self._write()
 
-    def close(self) -> list[StagedFile]:
-        """The file, durable but for its name."""
+    def close(self, job: int, partition: int) -> list[StagedFile]:
+        """Store the file of a task; the list holds it, or nothing where it has no rows."""
         self._write()
-        if self._writer is None:
+        if self._writer is None or self._path is None:
             return []
         self._writer.close()
-        return [staged_file(self._kind, self._path, self._rows)]
+        return self._store.put(job, partition, [WrittenFile(self._kind, self._path, self._rows)])
 
     def _write(self) -> None:
         if not self._held_rows:
             return
         if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path = self._store.staging(self._kind)
             self._writer = pq.ParquetWriter(
                 self._path,
                 self.schema,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.asking import Asked
 from penstock.spark.lanes.cuts import Cuts
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
+from penstock.spark.lanes.joins.static_runs import forget_static_tables
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.sources.source import Source
@@ -88,7 +88,7 @@ class JoinViews:
         for stream in gone.definition.streams:
             LogReader(self._layout.log(stream)).leave(gone.lane)
         Cuts(self._layout.cuts(gone.lane)).clear()
-        shutil.rmtree(self._layout.lane(gone.lane), ignore_errors=True)
+        forget_static_tables(self._layout, gone.lane)
         self._layout.lanes[gone.lane].remove()
 
     def asked(self, stream: str) -> list[Asked]:
@@ -99,8 +99,7 @@ class JoinViews:
         ]
 
     def _beginning(self, stream: str) -> JoinBeginning:
-        folder = self._layout.log(stream)
-        entry = LogReader(folder).newest() if folder.is_dir() else None
+        entry = LogReader(self._layout.log(stream)).newest()
         if entry is None:
             return JoinBeginning(stream, -1, None)
         return JoinBeginning(stream, entry.number, entry.clock)

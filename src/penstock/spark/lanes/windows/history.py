@@ -97,9 +97,8 @@ class History:
                 number, newest = known.last + 1, known.newest
                 continue
             first, reach = number, AFTER_ALL
-            segment = self._log.segment_number(number)
-            while number <= entry.number and self._log.segment_number(number) == segment:
-                each = self._log.entry(number)
+            last = min(entry.number, self._log.segment_end(self._log.segment_number(number)))
+            for each in self._log.between(number - 1, last):
                 own, newest = _oldest(each, newest), each.newest
                 reach = min(reach, own)
                 if own <= latest:

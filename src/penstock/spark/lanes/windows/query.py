@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,25 +24,27 @@ from penstock.spark.lanes.windows.shard_task import ShardReport
 from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
-from penstock.spark.log.row_log import PROGRESS, RowLogs
+from penstock.spark.log.row_log import PROGRESS, RowLogs, held_rows
 from penstock.spark.log.shards import KeyedContext, fixed_shards
 from penstock.spark.log.source import ENTRY, following
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Published, Publisher
-from penstock.spark.publication.staged import Staged
+from penstock.spark.publication.staged import BatchFiles, Staged, files_of_reports
 from penstock.spark.recovery.causes import cause_of
 from penstock.spark.recovery.supervisor import refuse_ended, stop_query
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
 from penstock.spark.sessions.build import CHECKPOINTS
+from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import drop_unbegun
 from penstock.spark.storage.layout import IDENTITY, PARTIALS_FILES, Layout
+from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY, PlannedBatches
 from penstock.spark.storage.spark_checksums import check_metadata
 from penstock.sql.windows.bind import BoundWindow
@@ -128,6 +129,7 @@ class KeyedQuery:
             owner=stream,
             failpoints="keyed_",
             grace_seconds=settings.replaced_seconds,
+            held=partial(held_rows, layout),
         )
         self.error: BaseException | None = None
         self._planned = PlannedBatches(layout.keyed_spark(stream))
@@ -192,7 +194,7 @@ class KeyedQuery:
             self._process
         )
         writer = writer.outputMode("append")
-        writer = writer.option("checkpointLocation", str(self._layout.keyed_spark(self.stream)))
+        writer = writer.option("checkpointLocation", hadoop_path(str(self._layout.keyed_spark(self.stream))))
         self._query = writer.trigger(processingTime=interval).start()
 
     def _join(self) -> int:
@@ -280,8 +282,7 @@ class KeyedQuery:
 
     def _answer(self, df: DataFrame, batch: int) -> None:
         began = time.perf_counter()
-        staging = self._layout.staging(results_of(self.stream), batch)
-        shutil.rmtree(staging, ignore_errors=True)
+        store = self.publisher.begin(batch)
         # a batch that is published runs again all the same: Spark may not have kept the state after it
         with ThreadPoolExecutor(1, "penstock-sync") as beside:
             synced = beside.submit(self._planned.sync, batch)
@@ -291,15 +292,17 @@ class KeyedQuery:
         ran_at = time.perf_counter()
         published = self.publisher.published(batch)
         if published is None:
-            published = self._publish(batch, reports, began, ran_at)
+            published = self._publish(batch, reports, store, began, ran_at)
         else:
-            shutil.rmtree(staging, ignore_errors=True)
+            store.discard(files_of_reports(each for report in reports for each in report.results))
+            store.clean()
             self._refuse_others(published.figures, reports)
         files = published.files
         self._rows.published(results_of(self.stream), published.figures, files)
         if files is not None:
             self._sinks(self.stream, batch, files)
-        self._mark(reports)
+        if reports:
+            self._before = max(report.entry for report in reports)
         with self._progress:
             self._done = max([self._done, *(report.entry for report in reports)])
             self._progress.notify_all()
@@ -308,20 +311,17 @@ class KeyedQuery:
         if self._rests:
             self._woken.wait(min(_MOST_REST, _REST * (time.perf_counter() - began)))
 
-    def _mark(self, reports: Sequence[ShardReport]) -> None:
-        """Says that the entries of the batch before this one, which Spark has committed, are left behind."""
-        if not reports:
-            return
-        newest = max(report.entry for report in reports)
-        before, self._before = self._before, newest
-        if before is not None and before // SEGMENT > self._marked // SEGMENT:
-            plan = self._log.entry(newest).plan
-            program = stored_program(self._layout, self.stream, plan)
-            assert program is not None, "the shards have followed it"
-            shards = [report.standing for report in reports]
-            final = final_of(shards, program, never_whole(self._layout, self.stream))
-            self._log.put_mark(WINDOWS, before, **{FINAL: final, PLAN: plan})
-            self._marked = before
+    def _mark(self, reports: Sequence[ShardReport]) -> dict[StoredDocument, dict[str, Any]]:
+        """The mark, if it moves on: the entries of the batch before this one, which Spark has committed, are left behind."""
+        before = self._before
+        if not reports or before is None or before // SEGMENT <= self._marked // SEGMENT:
+            return {}
+        plan = self._log.entry(max(report.entry for report in reports)).plan
+        program = stored_program(self._layout, self.stream, plan)
+        assert program is not None, "the shards have followed it"
+        shards = [report.standing for report in reports]
+        final = final_of(shards, program, never_whole(self._layout, self.stream))
+        return self._log.mark_document(WINDOWS, before, **{FINAL: final, PLAN: plan})
 
     def _refuse_others(self, figures: Mapping[str, Any], reports: Sequence[ShardReport]) -> None:
         """Makes sure that a published batch which Spark repeats took in what it does now."""
@@ -333,10 +333,12 @@ class KeyedQuery:
                 f"{self._layout.keyed_spark(self.stream)} was restored from an older copy, or files are missing; {REMEDY}"
             )
 
-    def _publish(self, batch: int, reports: Sequence[ShardReport], began: float, ran_at: float) -> Published:
+    def _publish(
+        self, batch: int, reports: Sequence[ShardReport], store: BatchFiles, began: float, ran_at: float
+    ) -> Published:
         staged = [each for report in reports for each in report.results]
         ready: list[Staged] = [each for each in staged if not each.raw]
-        made = make_results(self._spark, [each for each in staged if each.raw], self._view)
+        made = make_results(self._spark, [each for each in staged if each.raw], self._view, store)
         ready += made
         made_at = time.perf_counter()
         said: dict[str, SaidWindows] = {}
@@ -366,7 +368,10 @@ class KeyedQuery:
                 reports, self._rows.views(results_of(self.stream)), has_ended=last is not None and last.ended
             ),
         }
-        files = self.publisher.publish(batch, ready, figures)
+        mark = self._mark(reports)
+        files = self.publisher.publish(batch, ready, figures, puts=mark)
+        if mark and self._before is not None:
+            self._marked = self._before
         failpoint("keyed_manifest_written", batch)
         ended = time.perf_counter()
         self._events.record(

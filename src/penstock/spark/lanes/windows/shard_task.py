@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
 from penstock.operators.windows.stored import packed, unpacked
@@ -31,6 +31,7 @@ from penstock.spark.log.programs import stored_program
 from penstock.spark.log.shards import KeyedContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
@@ -38,6 +39,8 @@ from penstock.sql.windows.bind import BoundWindow
 
 _BATCH_ID = "streaming.sql.batchId"
 _KEPT_SHARDS = 64
+#: other processes see a commit to a ledger in an object store so much later at the most
+_LAG_SECONDS = 10.0
 
 #: (operator, start) -> the stamp with which the pane was written, and its number of pieces
 _Panes = dict[tuple[int, int], tuple[str, int]]
@@ -163,8 +166,9 @@ class ShardTask:
         reach = max(row.entry for row in rows)
         stored, shard, restored = self._shard(shard_number)
         log = LogReader(context.layout.log(context.stream))
-        stage = ResultStage(self._staging(), shard_number, partial(_views, context))
-        entries = log.between(stored.entry, reach)
+        files = self._files()
+        stage = ResultStage(files, files.scratch, shard_number, partial(_views, context))
+        entries = _entries(log, stored.entry, reach)
         beyond: list[Beyond] = []
         beyond_history: list[Beyond] = []
         reader, history = EnvelopeReader(log, shard_number), History(log, shard_number)
@@ -195,12 +199,13 @@ class ShardTask:
             whole=tuple(operator for entry in entries for operator in entry.whole),
         )
 
-    def _staging(self) -> Path:
+    def _files(self) -> BatchFiles:
         task = TaskContext.get()
         assert task is not None, "a shard runs inside Spark"
         batch = task.getLocalProperty(_BATCH_ID)
         assert batch is not None, "a shard runs inside a streaming query"
-        return self._context.layout.staging(results_of(self._context.stream), int(batch))
+        stream = self._context.stream
+        return BatchFiles.of(self._context.layout, results_of(stream), stream, int(batch))
 
     def _shard(self, number: int) -> tuple[_Stored, Shard, int]:
         """The shard as the state has it, and how many panes had to be read.
@@ -288,3 +293,15 @@ class ShardTask:
             self._panes.removeKey((*place, gone))
         if number:
             stored.panes[place] = stored.stamp, number
+
+
+def _entries(log: LogReader, after: int, until: int) -> list[Entry]:
+    """The entries of a batch. The ledger of an object store shows a commit to other processes within a second."""
+    deadline = 0.0 if isinstance(log.log.files, Path) else monotonic() + _LAG_SECONDS
+    while True:
+        try:
+            return log.between(after, until)
+        except DamagedError:
+            if monotonic() >= deadline:
+                raise
+            sleep(_LAG_SECONDS / 50)
