@@ -126,7 +126,7 @@ def measure(spark: SparkSession, folder: Path, orders: int) -> dict[str, tuple[S
         for name, (calls, is_carried) in kinds.items():
             # the first window again: what was carried lies far from it
             given = carried[name] if is_carried and entry else None
-            staging = str(folder / "staging")
+            staging = folder / "staging"
             deadline = time.time() + 60
             found = files.find(-1, entry + RUNS - 1)
             view = view_of(() if calls else (Aggregate("count", "x", pa.int64()),))

@@ -107,7 +107,7 @@ class Orders:
             tuple(calls),
             Extent(start, start + SIZE, entries),
             RunFiles(self.log, self.demand).find(-1, entries - 1),
-            str(self.staging),
+            self.staging,
             **{"deadline": None, **more},
         )
 
