@@ -61,7 +61,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     # a store may list what marks a folder
     store.put("out/spark/offsets", b"")
     files = ObjectFiles(store, "s3://b", FileCache(tmp_path))
-    monkeypatch.setitem(store_paths._stores, "s3://b", files)
+    monkeypatch.setitem(store_paths._stores, ("s3://b", ()), files)
     return ObjectPath(StoreAddress.of("s3://b"), "out/spark")
 
 

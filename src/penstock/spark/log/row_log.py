@@ -17,12 +17,13 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import Progress
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.segments import Segments
-from penstock.spark.log.stream_log import LogReader, StreamLog, first_needed
+from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.kinds import name_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
+from penstock.spark.storage.formats import LOG_ENTRY
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.spark.storage.offsets import REMEDY
 
@@ -150,12 +151,12 @@ def held_rows(layout: Layout) -> set[str]:
     """
     found: set[str] = set()
     for name in layout.logs():
-        log = LogReader(layout.log(name))
-        newest, first = log.newest(), first_needed(log.readers())
-        # what every reader has left behind is read from the results alone
-        if newest is not None and newest.progress is not None and first <= newest.number:
-            for entry in log.between(max(first, log.first) - 1, newest.number):
-                found.update(entry.files.get(ROWS_FILES, ()))
+        entries = layout.log(name).entries
+        last = entries.last
+        newest = LOG_ENTRY.read(entries[last]) if last >= 0 else None
+        if newest is not None and "progress" in newest:
+            for document in entries.all(LOG_ENTRY.kind).values():
+                found.update(document["files"].get(ROWS_FILES, ()))
     return found
 
 
