@@ -120,13 +120,24 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     from penstock.errors import ConnectionFailedError
     from penstock.testing.s3 import S3Server
 
+    for left in reversed(range(3)):
+        try:
+            server = S3Server(tmp_path_factory.mktemp("s3"))
+        except ConnectionFailedError as error:
+            pytest.skip(str(error))
+        try:
+            server.start()
+        except ConnectionFailedError:
+            # another program may have taken one of its ports meanwhile
+            if not left:
+                raise
+        else:
+            break
     try:
-        server = S3Server(tmp_path_factory.mktemp("s3"))
-    except ConnectionFailedError as error:
-        pytest.skip(str(error))
-    with server:
         server.create_bucket("bucket")
         yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture
