@@ -1,8 +1,4 @@
-"""Durable files: synced content and names, atomic replace, put-if-absent, and names that Spark readers skip.
-
-The output and checkpoint folders are paths that the driver and every worker see under the same
-name (a local disk for `local[*]`, a shared file system on a cluster).
-"""
+"""Files of a run: durable local ones, and the numbered files and lines of Spark's checkpoint on any file system."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from penstock.stores.durable import (
     replace_bytes,
     sync_file,
     sync_folder,
-    write_bytes,
 )
 
 __all__ = [
@@ -32,7 +27,6 @@ __all__ = [
     "replace_bytes",
     "sync_file",
     "sync_folder",
-    "write_bytes",
 ]
 
 #: bytes of a file's end looked at in one go

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.spark.storage.store_paths import StorePath
-from penstock.stores.durable import replace_bytes
+from penstock.spark.storage.store_paths import StorePath, replace_content
 
 
 def sources_of(logs: StorePath) -> list[StorePath]:
@@ -22,9 +21,7 @@ def replace_file(path: StorePath, content: bytes) -> None:
     """Give a file another content in one step, durable on return; Spark's checksum of the old one is deleted before."""
     if isinstance(path, Path):
         _checksum_of(path).unlink(missing_ok=True)
-        replace_bytes(path, content)
-    else:
-        path.write_bytes(content)
+    replace_content(path, content)
 
 
 def remove_file(path: StorePath) -> None:
