@@ -39,6 +39,12 @@ TEXTS = {
         + "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n",
         ("worker_lost", True, "a Python worker process ended unexpectedly"),
     ),
+    "a run that was taken over wrote to the checkpoint": (
+        "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using "
+        "file:/out/_penstock/checkpoint/orders/spark/sources/0.\n\tat x.Y.z(Y.scala:1)\n"
+        "Caused by: org.apache.spark.SparkFileAlreadyExistsException: [FAILED_RENAME_PATH] Failed to rename a to b\n",
+        ("checkpoint_shared", True, "another run wrote to Spark's checkpoint of the stream"),
+    ),
     "process that follows a log killed": (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n"
         "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"

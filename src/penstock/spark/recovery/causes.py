@@ -95,7 +95,7 @@ _RULES = (
     ),
     _rule(
         "checkpoint_shared",
-        r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log",
+        r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log|streaming queries are concurrently using",
         True,
         "another run wrote to Spark's checkpoint of the stream",
         is_detailed=False,
