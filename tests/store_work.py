@@ -34,7 +34,7 @@ def check_numbers(ledger: Ledger, acknowledged: Path) -> int:
     newest = ledger.get(("newest",))
     assert newest == ledger.get(("again", "newest"))
     last = -1 if newest is None else int(newest)
-    numbers = [key[1] for key, _ in ledger.scan(("number",))]
+    numbers = [key[1] for key, _ in ledger.scan(Range(("number",)))]
     assert numbers == list(range(max(0, last - _KEPT), last + 1))
     assert last - (told[-1] if told else -1) in (0, 1)
     return last + 1

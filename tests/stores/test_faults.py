@@ -20,7 +20,7 @@ from penstock.errors import FencedError, StoreFailedError, UnexpectedDocumentErr
 from penstock.stores import address as addresses
 from penstock.stores.address import StoreAddress
 from penstock.stores.file_cache import FileCache
-from penstock.stores.ledger import Ledger, LedgerReader
+from penstock.stores.ledger import Ledger, LedgerReader, Range
 from penstock.stores.local_files import LocalFiles
 from penstock.stores.slate_ledger import SlateLedger, SlateReader
 from penstock.stores.slate_place import SlatePlace
@@ -318,7 +318,7 @@ def _read_beside(read, folder: Path) -> None:
         with reader.snapshot() as view:
             newest = int(view.get(("newest",)) or 0)
             assert int(view.get(("again", "newest")) or 0) == newest
-            assert [key[1] for key, _ in view.scan(("number",))] == list(
+            assert [key[1] for key, _ in view.scan(Range(("number",)))] == list(
                 range(max(0, newest - 3), newest + 1)
             )
         states.add(newest)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def ledger(case: LedgerCase) -> Ledger:
     return case.opened()
 
 
+FLIGHTS = Range(("batch", "flights"))
+
+
 def _filled(ledger: Ledger) -> None:
     ledger.commit({("batch", "flights", number): b"%d" % number for number in range(20)})
     ledger.commit({("batch", "fares", 3): b"other", ("batch",): b"head", ("batch", "flights"): b"its head"})
@@ -36,17 +40,17 @@ def test_what_was_committed_is_read_in_order_of_number(ledger: Ledger) -> None:
     _filled(ledger)
     assert ledger.get(("batch", "flights", 17)) == b"17"
     assert ledger.get(("batch", "flights", 20)) is None
-    flights = list(ledger.scan(("batch", "flights")))
+    flights = list(ledger.scan(FLIGHTS))
     assert [key for key, _ in flights] == [
         ("batch", "flights"),
         *(("batch", "flights", number) for number in range(20)),
     ]
     assert len(list(ledger.scan())) == 23
-    within = ledger.scan(("batch", "flights"), after=4, before=8)
+    within = ledger.scan(Range(("batch", "flights"), 4, 8))
     assert [document for _, document in within] == [b"5", b"6", b"7"]
-    newest = ledger.scan(("batch", "flights"), before=12, reverse=True, limit=2)
+    newest = islice(ledger.scan(Range(("batch", "flights"), before=12), reverse=True), 2)
     assert [key[-1] for key, _ in newest] == [11, 10]
-    assert list(ledger.scan(("bat",))) == []
+    assert list(ledger.scan(Range(("bat",)))) == []
 
 
 def test_keys_are_listed_without_their_documents(case: LedgerCase) -> None:
@@ -56,10 +60,10 @@ def test_keys_are_listed_without_their_documents(case: LedgerCase) -> None:
     with reader.snapshot() as view, ledger.snapshot() as own:
         for each in (ledger, reader, view, own):
             assert list(each.keys()) == [key for key, _ in ledger.scan()]
-            assert [key[-1] for key in each.keys(("batch", "flights"), after=4, before=8)] == [5, 6, 7]
-            newest = each.keys(("batch", "flights"), before=12, reverse=True, limit=2)
+            assert [key[-1] for key in each.keys(Range(("batch", "flights"), 4, 8))] == [5, 6, 7]
+            newest = islice(each.keys(Range(("batch", "flights"), before=12), reverse=True), 2)
             assert [key[-1] for key in newest] == [11, 10]
-            assert list(each.keys(("bat",))) == []
+            assert list(each.keys(Range(("bat",)))) == []
 
 
 @pytest.mark.parametrize("kind", ["opened", "reader"])
@@ -70,7 +74,7 @@ def test_what_is_being_read_is_read_to_its_end_though_the_ledger_is_closed(
     ledger.commit({("batch", number): b"%d" % number for number in range(1_000)})
     ledger.close()
     read = getattr(case, kind)()
-    entries, keys = read.scan(("batch",)), read.keys(("batch",))
+    entries, keys = read.scan(Range(("batch",))), read.keys(Range(("batch",)))
     assert next(entries).document == b"0"
     assert next(keys) == ("batch", 0)
     with read.snapshot() as view:
@@ -111,7 +115,7 @@ def test_a_commit_deletes_ranges_before_it_puts(ledger: Ledger) -> None:
         {("batch", "flights", 2): b"again"},
         [Range(("batch", "flights"), before=18), ("batch", "fares", 3), ("no",)],
     )
-    assert [(key[-1], document) for key, document in ledger.scan(("batch", "flights"))] == [
+    assert [(key[-1], document) for key, document in ledger.scan(FLIGHTS)] == [
         ("flights", b"its head"),
         (2, b"again"),
         (18, b"18"),
@@ -169,9 +173,9 @@ def test_a_reader_follows_the_writer_and_a_snapshot_does_not(case: LedgerCase) -
         assert view.get(("batch", "fares", 3)) == b"other"
         ledger.commit({("batch", "fares", 3): b"changed"}, [Range(("batch", "flights"))])
         assert view.get(("batch", "fares", 3)) == b"other"
-        assert len(list(view.scan(("batch", "flights")))) == 21
+        assert len(list(view.scan(FLIGHTS))) == 21
     case.await_equal(lambda: reader.get(("batch", "fares", 3)), b"changed")
-    assert list(reader.scan(("batch", "flights"))) == []
+    assert list(reader.scan(FLIGHTS)) == []
 
 
 def test_threads_commit_at_the_same_time(ledger: Ledger) -> None:

@@ -60,6 +60,10 @@ class Range:
         return encoded_prefix(self.prefix) + BEYOND
 
 
+#: every key
+ALL = Range()
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Who opened a ledger for writing last.
@@ -122,36 +126,19 @@ class View(Protocol):
         """
         ...
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
-        """Yield the entries of a range, see `Range`, in order of key.
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
+        """Yield the entries of a range in order of key; who stops early has read no more than a few beyond.
 
         Args:
-            prefix, after, before: the range.
+            within: the range.
             reverse: from the last to the first.
-            limit: at most so many; None: all.
 
         Raises:
             DamagedError: one is not what was committed.
         """
         ...
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
         """Yield the keys of a range in order; as `scan`, without reading and checking the documents."""
         ...
 

@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
-from itertools import islice
 from typing import Any
 
 import slatedb.uniffi as slate
@@ -24,6 +23,7 @@ import slatedb.uniffi as slate
 from penstock.errors import DamagedError, PenstockError, UnexpectedDocumentError
 from penstock.stores.keys import Key, decoded_key, encoded_key
 from penstock.stores.ledger import (
+    ALL,
     ClosedError,
     Document,
     Entry,
@@ -70,29 +70,13 @@ class SlateView(View):
             found: bytes | None = self._place.completed(self._database.get_with_options(key, _READ))
         return found
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
-        for key, document in islice(self.raw_scan(Range(prefix, after, before), reverse), limit):
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
+        for key, document in self.raw_scan(within, reverse):
             yield Entry(decoded_key(key), document)
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
         # SlateDB reads keys and documents together
-        for key, _ in islice(self.raw_scan(Range(prefix, after, before), reverse), limit):
+        for key, _ in self.raw_scan(within, reverse):
             yield decoded_key(key)
 
     def raw_scan(self, within: Range, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
@@ -133,7 +117,7 @@ class SlateView(View):
         """
         content = self.raw(_LAYOUT_KEY)
         if content is None:
-            if next(self.raw_scan(Range()), None) is None:
+            if next(self.raw_scan(ALL), None) is None:
                 raise absent(self._place.address)
             raise DamagedError(self._place.address, "(the ledger) is damaged: it does not name its layout")
         found = json.loads(content)
@@ -158,33 +142,17 @@ class CopiedView(View):
         found = place < len(self._keys) and self._keys[place] == encoded
         return self._documents[place] if found else None
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
-        for place in self._places(Range(prefix, after, before), reverse, limit):
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
+        for place in self._places(within, reverse):
             yield Entry(decoded_key(self._keys[place]), self._documents[place])
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
-        for place in self._places(Range(prefix, after, before), reverse, limit):
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
+        for place in self._places(within, reverse):
             yield decoded_key(self._keys[place])
 
-    def _places(self, within: Range, reverse: bool, limit: int | None) -> Iterator[int]:
+    def _places(self, within: Range, reverse: bool) -> Iterator[int]:
         places = range(bisect_left(self._keys, within.begin), bisect_left(self._keys, within.end))
-        return islice(reversed(places) if reverse else places, limit)
+        return iter(reversed(places) if reverse else places)
 
 
 class SlateReader(LedgerReader):
@@ -219,35 +187,19 @@ class SlateReader(LedgerReader):
         with self._in_use(), self._failures():
             return self._view.get(key)
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
         with self._in_use():
-            yield from self._view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+            yield from self._view.scan(within, reverse)
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
         with self._in_use():
-            yield from self._view.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
+            yield from self._view.keys(within, reverse)
 
     @contextmanager
     def snapshot(self) -> Iterator[View]:
         # a reader moves on by itself, and only a scan sees one state
         with self._in_use():
-            rows = list(self._view.raw_scan(Range()))
+            rows = list(self._view.raw_scan(ALL))
         yield CopiedView(rows)
 
     def writer(self) -> Writer:

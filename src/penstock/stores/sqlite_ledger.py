@@ -27,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.stores.keys import Key, decoded_key, encoded_key
 from penstock.stores.ledger import (
+    ALL,
     ClosedError,
     Document,
     Entry,
@@ -81,29 +82,13 @@ class SqliteReader(LedgerReader):
         with self.snapshot() as view:
             return view.get(key)
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
         with self.snapshot() as view:
-            yield from view.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+            yield from view.scan(within, reverse)
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
         with self.snapshot() as view:
-            yield from view.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
+            yield from view.keys(within, reverse)
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteView]:
@@ -161,29 +146,13 @@ class SqliteView(View):
         row = self._row("SELECT crc, document FROM documents WHERE key = ?", encoded)
         return None if row is None else self._checked(encoded, *row)
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
-        rows = self._rows("key, crc, document", Range(prefix, after, before), reverse, limit)
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
+        rows = self._rows("key, crc, document", within, reverse)
         for key, crc, document in rows:
             yield Entry(decoded_key(key), self._checked(key, crc, document))
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
-        for (key,) in self._rows("key", Range(prefix, after, before), reverse, limit):
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
+        for (key,) in self._rows("key", within, reverse):
             yield decoded_key(key)
 
     def writer(self) -> Writer:
@@ -224,11 +193,11 @@ class SqliteView(View):
                 "It may have been copied while a run was using it",
             )
 
-    def _rows(self, columns: str, within: Range, reverse: bool, limit: int | None) -> Iterator[Any]:
+    def _rows(self, columns: str, within: Range, reverse: bool) -> Iterator[Any]:
         rows = self._connection.execute(
             f"SELECT {columns} FROM documents WHERE key >= ? AND key < ? "
-            f"ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT ?",
-            (within.begin, within.end, -1 if limit is None else limit),
+            f"ORDER BY key {'DESC' if reverse else 'ASC'}",
+            (within.begin, within.end),
         )
         with closing(rows), failures(self._path):
             yield from rows

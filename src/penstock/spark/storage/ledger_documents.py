@@ -93,7 +93,7 @@ class StoredDocuments:
     def last(self) -> int:
         """The largest number of those that exist; -1 where none does."""
         reader = self.ledger.reader
-        found = () if reader is None else reader.keys(self.prefix, before="", reverse=True, limit=1)
+        found = () if reader is None else reader.keys(Range(self.prefix, before=""), reverse=True)
         return next((key[-1] for key in found if isinstance(key[-1], int)), -1)
 
     def between(self, first: int, last: int, kind: str) -> dict[int, dict[str, Any]]:
@@ -107,7 +107,7 @@ class StoredDocuments:
             DamagedError: one is no JSON object.
         """
         reader = self.ledger.reader
-        found = () if reader is None else reader.scan(self.prefix, after=first - 1, before=last + 1)
+        found = () if reader is None else reader.scan(Range(self.prefix, after=first - 1, before=last + 1))
         return {
             key[-1]: parsed(content, self[key[-1]], kind)
             for key, content in found
@@ -141,19 +141,19 @@ class StoredDocuments:
         if reader is None:
             return found
         after: str | int | None = None
-        while (key := next(reader.keys(self.prefix, after=after, limit=1), None)) is not None:
+        while (key := next(reader.keys(Range(self.prefix, after)), None)) is not None:
             after = key[len(self.prefix)]
             found.append(str(after))
         return found
 
     def _keys(self) -> Iterator[Key]:
         reader, length = self.ledger.reader, len(self.prefix) + 1
-        found = () if reader is None else reader.keys(self.prefix)
+        found = () if reader is None else reader.keys(Range(self.prefix))
         return (key for key in found if len(key) == length)
 
     def _entries(self) -> list[Entry]:
         reader, length = self.ledger.reader, len(self.prefix) + 1
-        found = () if reader is None else reader.scan(self.prefix)
+        found = () if reader is None else reader.scan(Range(self.prefix))
         return [entry for entry in found if len(entry.key) == length]
 
 

@@ -17,7 +17,17 @@ from penstock.errors import DamagedError, FencedError, PenstockError, StoreFaile
 from penstock.spark.storage.store_paths import StorePath, address_of
 from penstock.stores.address import LEDGER_NAME, StoreAddress, ledger_path
 from penstock.stores.keys import Key
-from penstock.stores.ledger import ClosedError, Document, Entry, Ledger, LedgerReader, Range, View, Writer
+from penstock.stores.ledger import (
+    ALL,
+    ClosedError,
+    Document,
+    Entry,
+    Ledger,
+    LedgerReader,
+    Range,
+    View,
+    Writer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +161,11 @@ class RunLedger(Ledger):
     def get(self, key: Key) -> Document | None:
         return self._ledger.get(key)
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
-        return self._ledger.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
+        return self._ledger.scan(within, reverse)
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
-        return self._ledger.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
+        return self._ledger.keys(within, reverse)
 
     def snapshot(self) -> AbstractContextManager[View]:
         return self._ledger.snapshot()
@@ -312,32 +306,16 @@ class _Reader(LedgerReader):
             with suppress(ClosedError):
                 return self._ledger.get(key)
 
-    def scan(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Entry]:
+    def scan(self, within: Range = ALL, reverse: bool = False) -> Iterator[Entry]:
         while True:
             with suppress(ClosedError):
-                yield from self._ledger.scan(prefix, after=after, before=before, reverse=reverse, limit=limit)
+                yield from self._ledger.scan(within, reverse)
                 return
 
-    def keys(
-        self,
-        prefix: Key = (),
-        *,
-        after: str | int | None = None,
-        before: str | int | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-    ) -> Iterator[Key]:
+    def keys(self, within: Range = ALL, reverse: bool = False) -> Iterator[Key]:
         while True:
             with suppress(ClosedError):
-                yield from self._ledger.keys(prefix, after=after, before=before, reverse=reverse, limit=limit)
+                yield from self._ledger.keys(within, reverse)
                 return
 
     @contextmanager
