@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope
 from penstock.spark.log import run_levels, runs, segments, stream_log
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, file_kind, write_envelopes
+from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.merging import mergings
 from penstock.spark.log.run_files import RunFiles, tuples_kind
-from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
@@ -272,21 +273,18 @@ class Log(RuleBasedStateMachine):
             assert read(log, after, until) == expected
 
     def check_runs(self, named: set[str]) -> None:
+        """The files of tuples are those that entries name and those that the ledger lists, which overlap nowhere."""
         folder = self.log.path(tuples_kind(DEMAND), "")
         there = {path.name for path in folder.iterdir()} if folder.exists() else set()
-        of_segments = {number for name in named if (number := segment_of(name)) is not None}
-        needed = {run_path(folder, number).name for number in of_segments}
-        needed |= {name for name in named if segment_of(name) is None}
-        assert needed <= there
-        levels = [tuple(map(int, name[:-6].split("-")[1:])) for name in there if name.startswith("level")]
-        for level, place in levels:
-            assert not any(low < level and at // FANOUT ** (level - low) == place for low, at in levels)
-        for name in there - needed:
-            # stands for tuples that have left, and leaves with its last segment, which had none
-            _, level, place = name.removesuffix(".arrow").split("-")
-            assert int(level) > 0
-            assert not any(number // FANOUT ** int(level) == int(place) for number in of_segments)
-            assert (int(place) + 1) * FANOUT ** int(level) * SEGMENT > self.log.first
+        listed = list(listed_runs(self.log.log, DEMAND))
+        assert there == named | {run.name for run in listed if run.name is not None}
+        for before, run in pairwise(listed):
+            assert before.last < run.first <= run.last
+        for run in listed:
+            assert run.last >= self.log.first
+            size = (run.last + 1 - run.first) // SEGMENT
+            assert run.first % (size * SEGMENT) == 0
+            assert size in (1, 2, 4, 8, 16, 32)
 
     @rule(changes=st.integers(0, 40), restart=st.booleans())
     @precondition(lambda self: len(self.entries) > SEGMENT)

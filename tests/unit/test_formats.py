@@ -20,6 +20,7 @@ from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cuts import Cut, Cuts
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.listed_runs import ListedRun, listed_runs
 from penstock.spark.log.programs import store_program, stored_program
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.shards import fixed_shards
@@ -41,7 +42,7 @@ from penstock.spark.storage.formats import (
     BACKFILL,
     BASE_NUMBER,
     LANE,
-    LEAVING,
+    LOG_RUN,
     NETWORK,
     REPLACED,
     SCHEDULE,
@@ -187,10 +188,10 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: Segments(layout.log("s"), 1e12, 10**9).tidy(),
         lambda layout: layout.log("s").segments[0],
     ),
-    "LEAVING": (
-        lambda layout: LEAVING.put(layout.log("s").leaving[0], {"files": []}),
-        lambda layout: LEAVING.read(layout.log("s").leaving[0]),
-        lambda layout: layout.log("s").leaving[0],
+    "LOG_RUN": (
+        lambda layout: LOG_RUN.put(layout.log("s").runs(0)[63], ListedRun(0, 0, 63).document()),
+        lambda layout: list(listed_runs(layout.log("s"), 0)),
+        lambda layout: layout.log("s").runs(0)[63],
     ),
     "REPLACED": (
         lambda layout: REPLACED.put(layout.replaced("s")[0], {"replaced": 1e12, "files": []}),

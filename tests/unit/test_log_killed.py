@@ -34,7 +34,7 @@ class Joined(Segments):
 
     joining: Sequence[str] = ()
 
-    def _files_of(self, segment: int) -> list[tuple[str, str]]:
+    def _files_of(self, segment: int) -> list[str]:
         if self.joining:
             *self.joining, reader = self.joining
             self._log.join(reader, reads_again=True)
@@ -67,7 +67,7 @@ def run(folder: Path, failpoint: str = "", joining: Sequence[str] = ()) -> int:
     return forked(write, folder, joining, failpoint=failpoint)
 
 
-@pytest.mark.parametrize("place", LOG_NAMES)
+@pytest.mark.parametrize("place", [*LOG_NAMES, "replaced_half_removed"])
 @pytest.mark.parametrize("segment", [1])
 def test_a_kill_loses_nothing_and_leaves_nothing(tmp_path: Path, place: str, segment: int) -> None:
     assert run(tmp_path, f"{place}:{segment}") == -signal.SIGKILL
@@ -88,7 +88,7 @@ def test_a_kill_loses_nothing_and_leaves_nothing(tmp_path: Path, place: str, seg
     segments = log.log.segments.numbers()
     assert segments == list(range(kept.first // SEGMENT, max(segments) + 1))
     assert log.log.entries.numbers() == list(range(kept.first, ENTRIES))
-    assert not log.log.leaving.exists()
+    assert not log.log.replaced.exists()
 
 
 def test_what_a_reader_joins_is_kept_though_it_was_about_to_go(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from log_places import log_at
 from penstock.errors import CheckpointError
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
-from penstock.spark.log import run_files
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.run_files import FoundRuns, OpenRun, RunFiles
-from penstock.spark.log.run_levels import FANOUT, run_path
+from penstock.spark.log.run_levels import FANOUT, run_name
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, LogReader, StreamLog
+from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import tuples_kind
 
 DEMAND = 3
@@ -116,28 +117,58 @@ def test_each_tuple_of_some_entries_is_found_once(log: Log, after: int, until: i
         assert tuples(files.find(after, until).open()) == wanted(after, until)
 
 
-def test_a_run_is_looked_for_once_and_a_segment_read_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
-    read: list[int] = []
-    segment = LogReader.segment
+def test_runs_are_found_in_the_ledger_alone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither files nor the entries of segments are looked at: a scan of what is listed, and one of the other entries."""
+    read: list[range] = []
+    between = LogReader.between
 
-    def look(folder: Path, number: int) -> Path:
-        looked.append(number)
-        return run_path(folder, number)
+    def read_between(self: LogReader, after: int, until: int) -> list[Entry]:
+        read.append(range(after + 1, until + 1))
+        return between(self, after, until)
 
-    def read_segment(self: LogReader, number: int) -> Any:
-        read.append(number)
-        return segment(self, number)
+    files, folder = RunFiles(LogReader(log.log.log), DEMAND), log.log.path(KIND, "")
+    monkeypatch.setattr(LogReader, "between", read_between)
+    folder.rename(folder.with_name("aside"))
+    found = files.find(-1, log.entries - 1)
+    folder.with_name("aside").rename(folder)
+    made = SEGMENTS * SEGMENT
+    assert read == [range(made, log.entries)]
+    levels = [each.name for each in found.files if each.name.startswith("level")]
+    assert levels == [run_name(1, 0), run_name(0, FANOUT), run_name(0, FANOUT + 1)]
 
-    monkeypatch.setattr(run_files, "run_path", look)
-    monkeypatch.setattr(LogReader, "segment", read_segment)
-    until = SEGMENTS * SEGMENT - 1
+
+def test_a_segment_that_is_made_as_runs_are_found_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path / "log", grace_seconds=600)
+    log.put(3 * SEGMENT)
+    files, between = RunFiles(LogReader(log.log.log), DEMAND), LogReader.between
+
+    def merged_between(is_before: bool) -> FoundRuns:
+        def read(self: LogReader, after: int, until: int) -> list[Entry]:
+            monkeypatch.setattr(LogReader, "between", between)
+            if is_before:
+                log.tidy()
+            found = between(self, after, until)
+            log.tidy()
+            return found
+
+        monkeypatch.setattr(LogReader, "between", read)
+        return files.find(-1, log.entries - 1)
+
+    for is_before in (True, False):
+        assert tuples(merged_between(is_before).open()) == wanted(-1, log.entries - 1)
+        log.put(SEGMENT)
+
+
+def test_who_asks_for_entries_that_are_gone_is_told(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.put(2 * SEGMENT + 1)
+    log.tidy()
+    LOG_KEPT.replace(log.log.log.kept, replace(log.log.kept(), first=SEGMENT).document())
     files = RunFiles(LogReader(log.log.log), DEMAND)
-    files.find(-1, until)
-    assert looked == [0, FANOUT, FANOUT + 1]
-    assert read == list(range(SEGMENTS))
-    files.find(-1, until)
-    assert read == list(range(SEGMENTS)), "what a segment names is remembered"
+    with pytest.raises(CheckpointError, match=r"entry/log/3 in .* is missing"):
+        files.find(2, SEGMENT + 1)
 
 
 def test_what_was_found_is_opened_without_the_log(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SINCE, LogReader, StreamLog
 from penstock.spark.storage.failpoints import LOG_NAMES, RUN_NAMES
 
-ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 20_000
+ENTRIES, SEGMENT, FANOUT, BYTES = 40, 4, 2, 19_000
 
 
 def _make_small() -> None:

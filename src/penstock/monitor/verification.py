@@ -14,8 +14,8 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
+from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.programs import refuse_lost_program
-from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import check_run
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import folder_of, is_required
@@ -34,10 +34,10 @@ from penstock.spark.storage.formats import (
     CUT,
     EITHER_PLAN,
     LANE,
-    LEAVING,
     LOG_ENTRY,
     LOG_KEPT,
     LOG_READER,
+    LOG_RUN,
     LOG_SEGMENT,
     NETWORK,
     OPERATOR_VIEWS,
@@ -77,7 +77,7 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "log": LOG_KEPT,
     "entry": LOG_ENTRY,
     "segment": LOG_SEGMENT,
-    "leaving": LEAVING,
+    "run": LOG_RUN,
     "replaced": REPLACED,
     "replaced_log": REPLACED,
     "reader": LOG_READER,
@@ -345,18 +345,11 @@ def _is_run(kind: str) -> bool:
 
 
 def _runs(log: LogReader, named: dict[tuple[str, str], None], found: Findings) -> Iterator[StorePath]:
-    """The runs that entries name or that hold what they name, each once, and all others there are."""
-    paths: dict[StorePath, None] = {}
-    for kind, name in named:
-        if _is_run(kind):
-            segment = segment_of(name)
-            path = log.path(kind, name)
-            if segment is not None:
-                where = found.look(path, lambda segment=segment, path=path: run_path(path.parent, segment))  # type: ignore[misc]
-                if where is None:
-                    continue
-                path = where
-            paths[path] = None
+    """The runs that entries name or the ledger lists, each once, and all others there are."""
+    paths = [log.path(kind, name) for kind, name in named if _is_run(kind)]
+    for demand in found.look(log.log, log.log.demands) or ():
+        listed = found.look(log.log, lambda demand=demand: list(listed_runs(log.log, demand)))  # type: ignore[misc]
+        paths += [log.log.files / run.path for run in listed or () if run.path is not None]
     others: list[StorePath] = list(log.path(TUPLES_FILES, "").glob("*/[!.]*.arrow"))
     yield from dict.fromkeys([*paths, *sorted(others, key=str)])
 

@@ -26,6 +26,7 @@ class Merging:
     Attributes:
         merge: makes one of several, each with the number of its entry.
         name: gives its name.
+        is_named: whether entries name it; otherwise the ledger lists it by itself.
         size: bytes of a file once it is in memory.
         most_bytes: of a file that is merged, on disk; larger ones stay as they are.
         most_in_all: of those that become one, in memory; further ones stay as they are.
@@ -34,6 +35,7 @@ class Merging:
 
     merge: Callable[[Sequence[tuple[int, StorePath]], Path], None]
     name: Callable[[int], str]
+    is_named: bool
     size: Callable[[StorePath], int]
     most_bytes: int
     most_in_all: int
@@ -41,7 +43,7 @@ class Merging:
 
 
 _ENVELOPES = Merging(
-    merge_envelopes, "segment-{:010d}.parquet".format, envelope_bytes, 1 << 20, _ENVELOPE_BYTES, 2
+    merge_envelopes, "segment-{:010d}.parquet".format, True, envelope_bytes, 1 << 20, _ENVELOPE_BYTES, 2
 )
 
 
@@ -51,8 +53,8 @@ def mergings(run_bytes: int) -> Mapping[str, Merging]:
     Args:
         run_bytes: no run of tuples is made of more.
     """
-    # one alone, too: what is named like this is merged further
-    runs = Merging(merge_run_files, partial(run_name, 0), size_of, 4 << 20, run_bytes, 1)
+    # one alone, too: it is merged further
+    runs = Merging(merge_run_files, partial(run_name, 0), False, size_of, 4 << 20, run_bytes, 1)
     return {PARTIALS_FILES: _ENVELOPES, VALUES_FILES: _ENVELOPES, TUPLES_FILES: runs}
 
 
@@ -69,8 +71,8 @@ def with_merged(
         entries: the segment's, in order.
 
     Returns:
-        The entries with the one file, durable, in place of the small ones, and the names of these; the entries as they are
-        where nothing is to be merged.
+        The entries with the one file, durable, in place of the small ones, or without these if it is not named, and the names of
+        these; the entries as they are where nothing is to be merged.
 
     Raises:
         OSError, CheckpointError, pyarrow.ArrowException: a file cannot be read or written; there is no merged one then.
@@ -91,6 +93,7 @@ def with_merged(
         names = entry.files.get(kind, ())
         large = tuple(name for name in names if (entry.number, name) not in small)
         if len(large) < len(names):
-            entry = replace(entry, files={**entry.files, kind: (*large, target)})
+            files = {**entry.files, kind: (*large, target) if merging.is_named else large}
+            entry = replace(entry, files={each: names for each, names in files.items() if names})
         changed.append(entry)
     return changed, [name for _, name in small]

@@ -7,17 +7,17 @@ is there for a while.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import takewhile
 
+from penstock.errors import DamagedError
 from penstock.operators.runs.run import Run
-from penstock.spark.log.run_levels import run_path, segment_of, segments_of
+from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.runs import open_run
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.formats import LOG_ENTRY
 from penstock.spark.storage.layout import tuples_kind
 from penstock.spark.storage.stored_log import StoredLog
-
-#: segments of which it is remembered what they name: 12 days of entries at one a second
-_KEPT_SEGMENTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,23 +76,8 @@ class FoundRuns:
         return [OpenRun(open_run(folder / each.name), each.after, each.until) for each in self.files]
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """What the entries of a segment name, which is for ever.
-
-    Attributes:
-        last: number of its last entry.
-        own: names of files that are no segment's, by entry.
-        has_run: whether some of the tuples are in the segment's run.
-    """
-
-    last: int
-    own: Mapping[int, tuple[str, ...]]
-    has_run: bool
-
-
 class RunFiles:
-    """Finds the runs of a demand, time and again; remembers what segments name. One thread has it.
+    """Finds the runs of a demand, time and again, in the ledger alone.
 
     Args:
         log: the stream's.
@@ -103,13 +88,11 @@ class RunFiles:
         self._log = log
         self._demand = demand
         self._kind = tuples_kind(demand)
-        self._folder = log.path(self._kind, "")
-        self._segments: dict[int, _Named] = {}
 
     def find(self, after: int, until: int) -> FoundRuns:
         """Finds what holds the tuples of the entries behind one and up to another.
 
-        It takes a look at each segment and one at each entry that is in none, and none at what a run stands for.
+        It reads what is listed of them and the entries that are in no segment.
 
         Args:
             after: number of the first entry, which is left out; -1 for the beginning.
@@ -118,48 +101,29 @@ class RunFiles:
         Raises:
             CheckpointError: entries or their tuples are gone.
         """
+        log = self._log
+        # in this order: what is in a segment by then is listed
+        made = log.segment_end(log.log.segments.last)
+        alone = {each.number: each.files.get(self._kind, ()) for each in log.between(max(after, made), until)}
         found: list[RunFile] = []
-        #: place in `found` of the run that was taken from last, and the segments it stands for
-        place, covered = 0, range(0)
-        number = after + 1
-        while number <= until:
-            segment = self._log.segment_number(number)
-            named = self._named(segment)
-            if named is None:
-                names = self._log.entry(number).files.get(self._kind, ())
-                if all(segment_of(name) is None for name in names):
-                    found += [RunFile(name, number - 1, number) for name in names]
-                    number += 1
-                # otherwise its segment has been made meanwhile
-                continue
-            last = min(until, named.last)
-            for each, names in named.own.items():
-                if number <= each <= last:
-                    found += [RunFile(name, each - 1, each) for name in names]
-            if named.has_run and segment in covered:
-                found[place] = replace(found[place], until=last)
-            elif named.has_run:
-                name = run_path(self._folder, segment).name
-                place, covered = len(found), segments_of(name)
-                found.append(RunFile(name, number - 1, last))
-            number = last + 1
-        return FoundRuns(self._log.log, self._demand, after, until, tuple(found))
+        for run in takewhile(lambda run: run.first <= until, listed_runs(log.log, self._demand, after)):
+            found += _own_files(run.own, after, until)
+            if run.name is not None:
+                found.append(RunFile(run.name, max(after, run.first - 1), min(until, run.last)))
+            if run.last > made:
+                # a segment was made meanwhile
+                alone = {n: names for n, names in alone.items() if not run.first <= n <= run.last}
+        if after < until and after + 1 < log.first:
+            raise DamagedError(str(log.log.entries[after + 1]), f"({LOG_ENTRY.kind}) is missing")
+        found += _own_files(alone, after, until)
+        return FoundRuns(log.log, self._demand, after, until, tuple(found))
 
-    def _named(self, segment: int) -> _Named | None:
-        """What a segment names; None where it is not made."""
-        if segment not in self._segments:
-            if not self._log.log.segments[segment].exists():
-                return None
-            entries = self._log.segment(segment)
-            if len(self._segments) >= _KEPT_SEGMENTS:
-                self._segments.clear()
-            own: dict[int, tuple[str, ...]] = {}
-            has_run = False
-            for entry in entries:
-                names = entry.files.get(self._kind, ())
-                each = tuple(name for name in names if segment_of(name) is None)
-                has_run |= len(each) < len(names)
-                if each:
-                    own[entry.number] = each
-            self._segments[segment] = _Named(entries[-1].number, own, has_run)
-        return self._segments[segment]
+
+def _own_files(own: Mapping[int, tuple[str, ...]], after: int, until: int) -> list[RunFile]:
+    """The files of the entries behind one and up to another that are of one entry each."""
+    return [
+        RunFile(name, number - 1, number)
+        for number, names in own.items()
+        if after < number <= until
+        for name in names
+    ]

@@ -1,9 +1,9 @@
 """Segments and retention: many small files of a log become few, and what is too old goes.
 
-The small files of 64 entries that every reader has left behind become one a kind; one commit lets the entries name it and puts the
-segment and the names of the files that it replaces. These are kept for a while, for whoever has found them and is reading. Whole segments leave at
-the front when they are too old or the log is too large: one commit removes their entries and says which files go, which are deleted
-then, or by the next start. Files that cannot be merged stay as they are: what is old goes all the same.
+The small files of 64 entries that every reader has left behind become one a kind; one commit lets the entries name it, or lists it as
+a run of tuples, and puts the segment and the names of the files that it replaces. These are kept for a while, for whoever has found
+them and is reading. Whole segments leave at the front when they are too old or the log is too large: one commit removes their entries
+and says which files go, which are deleted then, or by the next start. Files that cannot be merged stay as they are: what is old goes all the same.
 
 Some reader may still have to repeat an entry whose batch was bound before it was known how far back the log would go. So
 the log first announces that windows before some time will lack tuples; entries say which announcement they
@@ -14,7 +14,7 @@ says since which entry, and goes on from what is announced when it begins someth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from penstock.errors import DamagedError, UnexpectedDocumentError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.log.leaving import Leaving, Removed, announced
+from penstock.spark.log.listed_runs import ListedRun
 from penstock.spark.log.merging import mergings, with_merged
 from penstock.spark.log.run_levels import RunLevels, Unmerged
 from penstock.spark.log.runs import newest_of
@@ -37,11 +38,11 @@ from penstock.spark.log.stream_log import (
 from penstock.spark.publication.compaction import FAILURES
 from penstock.spark.storage.documents import plain
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.formats import LEAVING, LOG_KEPT, LOG_SEGMENT
-from penstock.spark.storage.layout import ROWS_FILES, TUPLES_FILES, demand_of
+from penstock.spark.storage.formats import LOG_KEPT, LOG_SEGMENT
+from penstock.spark.storage.layout import ROWS_FILES, demand_of, tuples_kind
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.replaced import ReplacedFiles
-from penstock.spark.storage.store_paths import files_in, size_of
+from penstock.spark.storage.store_paths import files_in, remove_empty, size_of
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.ledger import Range
 
@@ -83,7 +84,7 @@ class Segments:
         run_bytes = min(_RUN_BYTES, history_bytes // _RUN_PART)
         self._mergings = mergings(run_bytes)
         self._replaced = ReplacedFiles(log.replaced, files_in(log.files), grace_seconds)
-        self._levels = RunLevels(log.files, run_bytes, told, self._replaced)
+        self._levels = RunLevels(self._log, run_bytes, told, self._replaced)
 
     def tidy(self, asked: Asked = lambda _: None) -> None:
         """Makes every segment that can be made, and removes those that need not be kept.
@@ -120,7 +121,6 @@ class Segments:
         log = self._log.log
         number = max(log.segments.last + 1, self._log.first // SEGMENT)
         self._remove_unnamed(number)
-        self._remove_leaving()
         self._levels.recover(number - 1)
         return number
 
@@ -129,27 +129,36 @@ class Segments:
         # fails if another run has taken over, whose files these may be
         self._log.log.ledger.writer.commit()
         for kind, merging in self._mergings.items():
-            folder = self._log.path(kind, "")
-            for each in folder.glob("*") if kind == TUPLES_FILES else (folder,):
-                (each / merging.name(segment)).unlink(missing_ok=True)
+            if merging.is_named:
+                self._log.path(kind, merging.name(segment)).unlink(missing_ok=True)
 
     def _make(self, segment: int) -> None:
         log = self._log
         first = SEGMENT * segment
         entries = log.between(first - 1, first + SEGMENT - 1)
         replaced: list[str] = []
+        runs: list[ListedRun] = []
         for kind in {kind for entry in entries for kind in entry.files}:
             merging = self._mergings.get(kind.partition("/")[0])
             if merging is None:
                 continue
+            merged: Sequence[str] = ()
             try:
                 entries, merged = with_merged(log, merging, segment, kind, entries)
             except FAILURES as error:
                 self._told(Unmerged(segment, kind, str(error)))
-            else:
-                replaced += [f"{kind}/{name}" for name in merged]
+            replaced += [f"{kind}/{name}" for name in merged]
+            demand = demand_of(kind)
+            if demand is not None:
+                own = {entry.number: entry.files[kind] for entry in entries if kind in entry.files}
+                run = ListedRun(demand, first, entries[-1].number, own=own)
+                if merged:
+                    name = merging.name(segment)
+                    run = replace(run, name=name, bytes=size_of(log.path(kind, name)))
+                runs.append(run)
         failpoint("segment_merged", segment)
         files = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
+        files |= {(tuples_kind(run.demand), run.name) for run in runs if run.name is not None}
         paths = (log.path(kind, name) for kind, name in files)
         stored = {log.log.entries[entry.number]: entry.document() for entry in entries}
         size = sum(len(plain(document)) for document in stored.values())
@@ -161,7 +170,8 @@ class Segments:
             "bytes_so_far": size + (before["bytes_so_far"] if before else 0),
         }
         gone = self._replaced.document(f"segment-{segment}", replaced)
-        commit({**stored, log.log.segments[segment]: LOG_SEGMENT.stamped(document), **gone})
+        listed = {log.log.runs(run.demand)[run.last]: run.document() for run in runs}
+        commit({**stored, **listed, log.log.segments[segment]: LOG_SEGMENT.stamped(document), **gone})
         failpoint("segment_put", segment)
         self._replaced.committed(gone)
         self._replaced.remove()
@@ -218,48 +228,48 @@ class Segments:
         now = replace(kept, first=last.end)
         if now.first > first_needed(log.readers()):
             return
-        names = {each.number: self._files_of(each.number) for each in gone}
+        runs = self._levels.before(now.first)
+        paths = [run.path for run in runs if run.path is not None]
+        left = self._replaced.document(f"runs-{last.number}", paths, is_read=False)
+        for each in gone:
+            left |= self._replaced.document(f"left-{each.number}", self._files_of(each.number), is_read=False)
         try:
             commit(
-                {
-                    log.log.kept: LOG_KEPT.stamped(now.document()),
-                    **{
-                        log.log.leaving[number]: LEAVING.stamped({"files": files})
-                        for number, files in names.items()
-                    },
-                },
-                [log.log.segments[number] for number in names],
+                {log.log.kept: LOG_KEPT.stamped(now.document()), **left},
+                [
+                    *(log.log.segments[each.number] for each in gone),
+                    *(log.log.runs(run.demand)[run.last] for run in runs),
+                ],
                 {log.log.kept: plain(LOG_KEPT.stamped(kept.document()))},
-                [Range(log.log.entries.prefix, before=last.end)],
+                [Range(log.log.entries.prefix, before=now.first)],
             )
         except UnexpectedDocumentError:
             # a reader has joined meanwhile
             return
         failpoint("history_kept", gone[0].number)
-        self._remove_leaving()
+        self._replaced.committed(left)
+        self._replaced.remove()
         size = sum(each.bytes for each in gone)
         self._told(Removed(now.first, SEGMENT * len(gone), size, now.before, last.reason, last.plan))
 
-    def _files_of(self, segment: int) -> list[tuple[str, str]]:
-        """The files that go with a segment: kind and name of each."""
+    def _files_of(self, segment: int) -> list[str]:
+        """The files that go with a segment."""
         entries = self._log.segment(segment)
         named = {(kind, name) for entry in entries for kind, names in entry.files.items() for name in names}
         # published files are not the log's
-        return sorted((kind, name) for kind, name in named if kind != ROWS_FILES)
+        return sorted(f"{kind}/{name}" for kind, name in named if kind != ROWS_FILES)
 
     def _forget(self, plan: int, asked: Asked) -> None:
         """Removes what is left of demands that were withdrawn and whose tuples have all gone."""
-        empty, kept = self._levels.empty(), self._log.kept()
-        if not empty and not kept.lacks:
-            return
-        # asked after the folders were looked at: what a demand that comes meanwhile makes is not among them
-        coming = asked(plan)
+        kept = self._log.kept()
+        coming = asked(plan) if kept.lacks else None
         if coming is None:
             return
-        for demand in empty.difference(coming):
-            self._levels.forget(demand)
-        known = self._levels.demands().union(coming)
-        lacks = {demand: moment for demand, moment in kept.lacks.items() if demand in known}
+        lacks = {
+            demand: moment
+            for demand, moment in kept.lacks.items()
+            if demand in coming or not remove_empty(self._log.path(tuples_kind(demand), ""))
+        }
         if lacks != kept.lacks:
             self._changed(kept, replace(kept, lacks=lacks))
 
@@ -316,14 +326,3 @@ class Segments:
         except UnexpectedDocumentError:
             return False
         return True
-
-    def _remove_leaving(self) -> None:
-        """Deletes the files of segments that are no longer kept."""
-        leaving = self._log.log.leaving
-        for segment in leaving.numbers():
-            document = LEAVING.read(leaving[segment])
-            for kind, name in () if document is None else document["files"]:
-                self._log.path(kind, name).unlink(missing_ok=True)
-                failpoint("history_half_removed", segment)
-            self._levels.remove(segment)
-            leaving[segment].remove()

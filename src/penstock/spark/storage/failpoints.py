@@ -9,7 +9,7 @@ with its publications: order_started, order_judged, order_published, order_marke
 late_judged, late_published; of the log of a view's rows, with the publication: rows_logged; of a compaction, with the last batch that
 it merges: compaction_merged, compaction_listed, of the keyed query with keyed_ before; of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, and as it is removed history_announced,
-history_kept, history_half_removed; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
+history_kept; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
 how many were before: replaced_half_removed.
 """
 
@@ -36,7 +36,6 @@ LOG_NAMES = (
     "segment_put",
     "history_announced",
     "history_kept",
-    "history_half_removed",
 )
 RUN_NAMES = ("runs_merged", "replaced_half_removed")
 BACKFILL_NAMES = ("backfill_staged", "backfill_logged")

@@ -41,7 +41,7 @@ STATUS = "the status of the newest run"
 #: what `identity.json` is, for messages
 IDENTITY = "which checkpoint a folder belongs to"
 #: version of both layouts; a checkpoint of another version is refused
-LAYOUT_VERSION = 7
+LAYOUT_VERSION = 8
 
 
 def is_of_log(kind: str) -> bool:

@@ -114,6 +114,21 @@ class StoredDocuments:
             if isinstance(key[-1], int)
         }
 
+    def since(self, first: int, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the numbers and documents from a number on, in order; all of one state of the ledger.
+
+        Args:
+            first: the number.
+            kind: what they are, for messages.
+
+        Raises:
+            DamagedError: one is no JSON object.
+        """
+        reader = self.ledger.reader
+        for key, content in () if reader is None else reader.scan(Range(self.prefix, after=first - 1)):
+            if isinstance(key[-1], int):
+                yield key[-1], parsed(content, self[key[-1]], kind)
+
     def all(self, kind: str) -> dict[int | str, dict[str, Any]]:
         """Those that exist by number or name, in this order; all of one state of the ledger.
 

@@ -1,14 +1,14 @@
 """Files that were replaced by merged ones: they are kept for a while for whoever has found them and is reading.
 
 The commit that lists a merged file also puts a document with the names of the files that it replaces. Whoever deletes these
-removes the document afterwards.
+removes the document afterwards. Files that nobody reads any more are deleted in the same way, without the wait.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from math import inf
 from typing import Any
 
@@ -55,21 +55,24 @@ class ReplacedFiles:
         #: files that could not be deleted: each is logged once
         self._stuck: set[str] = set()
 
-    def document(self, key: int | str, names: Sequence[str]) -> dict[StoredDocument, dict[str, Any]]:
+    def document(
+        self, key: int | str, names: Sequence[str], *, is_read: bool = True
+    ) -> dict[StoredDocument, dict[str, Any]]:
         """Return the document that the commit puts; call `committed` afterwards.
 
         Args:
             key: no other document has it.
             names: of the files in the store.
+            is_read: whether somebody may still be reading them: only then are they kept for a while.
         """
-        document = {"replaced": time.time(), "files": list(names)}
+        document = {"replaced": time.time() if is_read else 0.0, "files": list(names)}
         return {self._documents[key]: REPLACED.stamped(document)} if names else {}
 
-    def committed(self, puts: Collection[StoredDocument]) -> None:
+    def committed(self, puts: Mapping[StoredDocument, Mapping[str, Any]]) -> None:
         """Note documents that were committed just now."""
-        due = time.time() + self._grace
-        for document in puts:
-            self._due[document.key[-1]] = due
+        for where, document in puts.items():
+            due = document["replaced"] + self._grace
+            self._due[where.key[-1]] = due
             self._soonest = min(self._soonest, due)
 
     def listed(self) -> set[str]:

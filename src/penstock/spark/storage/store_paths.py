@@ -255,6 +255,15 @@ def remove_folder(folder: StorePath) -> None:
         folder.remove_below()
 
 
+def remove_empty(folder: StorePath) -> bool:
+    """Remove a folder if nothing is in it, and return whether it does not exist any more."""
+    if isinstance(folder, Path):
+        with suppress(OSError):
+            folder.rmdir()
+        return not folder.exists()
+    return not folder.is_dir()
+
+
 def replace_content(place: StorePath, content: bytes) -> None:
     """Give a file a content in one step, durable on return."""
     if isinstance(place, ObjectPath):

@@ -53,13 +53,16 @@ class StoredLog:
 
     @property
     def replaced(self) -> StoredDocuments:
-        """The files that merged ones have replaced, until they are deleted."""
+        """The files that merged ones have replaced, and those of segments that have left, until they are deleted."""
         return StoredDocuments(self.ledger, ("replaced_log", self.name))
 
-    @property
-    def leaving(self) -> StoredDocuments:
-        """The files of segments that are no longer kept and not deleted yet, by number of the segment."""
-        return StoredDocuments(self.ledger, ("leaving", self.name))
+    def runs(self, demand: int) -> StoredDocuments:
+        """Where the tuples of a demand lie that the entries of segments brought, by number of the last entry of each stretch."""
+        return StoredDocuments(self.ledger, ("run", self.name, demand))
+
+    def demands(self) -> list[int]:
+        """The demands that have such tuples."""
+        return [int(each) for each in StoredDocuments(self.ledger, ("run", self.name)).groups()]
 
     def exists(self) -> bool:
         """Whether the log has begun."""
