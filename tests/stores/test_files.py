@@ -37,9 +37,11 @@ def test_of_new_files_of_one_name_the_first_is_stored(files: Files) -> None:
 def test_a_view_of_memory_is_a_content(files: Files) -> None:
     files.put("a", memoryview(b"content"))
     assert files.get("a") == b"content"
-    assert files.size("a") == 7
+    found = files.stat("a")
+    assert [found] == list(files.list())
+    assert (found.name, found.size) == ("a", 7)
     with pytest.raises(FileNotFoundError):
-        files.size("b")
+        files.stat("b")
 
 
 @pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", ".hidden", "a/.b", "a\0b", "a\\b"])
@@ -93,6 +95,20 @@ def test_what_was_opened_outlives_its_deletion(files: Files) -> None:
 def test_a_folder_and_one_with_a_longer_name_are_not_the_same(files: Files) -> None:
     files.put_all({"a/1": b"", "ab/2": b""})
     assert [file.name for file in files.list("a")] == ["a/1"]
+
+
+def test_one_level_is_listed_without_those_below(files: Files) -> None:
+    files.put_all(dict.fromkeys(("a/b/1", "a/b/c/2", "a/b c/3", "a/4", "a/0", "ab/5", "6"), b"x"))
+    files.staging("a/7").write_bytes(b"half")
+    for folder, folders, own in (
+        ("", ["a", "ab"], ["6"]),
+        ("a", ["a/b", "a/b c"], ["a/0", "a/4"]),
+        ("a/b", ["a/b/c"], ["a/b/1"]),
+        ("a/b/1", [], []),
+        ("no", [], []),
+    ):
+        found = files.children(folder)
+        assert (found[0], [each.name for each in found[1]]) == (folders, own)
 
 
 def test_a_sweep_deletes_what_a_killed_put_has_left(files: Files) -> None:

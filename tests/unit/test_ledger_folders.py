@@ -333,3 +333,24 @@ def test_a_ledger_whose_commit_is_in_doubt_is_opened_again_unless_another_has_ta
             run.commit({("a",): b"2"})
             assert run.get(("a",)) == b"2"
         run.close()
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_what_killed_writers_have_left_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_apart: bool
+) -> None:
+    layout = Layout.of(tmp_path / "out", tmp_path / "checkpoint" if is_apart else None)
+    left = [files.staging("a/b") for files in (layout.files, layout.log_store)]
+    for path in left:
+        path.write_bytes(b"half")
+    walked: list[str] = []
+    walk = os.walk
+
+    def counted(folder: Path) -> object:
+        walked.append(str(folder))
+        return walk(folder)
+
+    monkeypatch.setattr(os, "walk", counted)
+    layout.sweep()
+    assert not any(path.exists() for path in left)
+    assert len(walked) == 1 + is_apart

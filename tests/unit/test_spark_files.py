@@ -24,7 +24,7 @@ from penstock.spark.storage.offsets import (
 from penstock.spark.storage.past import Past, offsets_of_batch, read_offset
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 from penstock.spark.storage.spark_files import remove_file, replace_file, sources_of
-from penstock.spark.storage.store_paths import ObjectPath, StorePath, store_path
+from penstock.spark.storage.store_paths import ObjectPath, StorePath, modified_at, store_path
 from penstock.stores.address import StoreAddress
 from penstock.stores.file_cache import FileCache
 from penstock.stores.object_files import ObjectFiles
@@ -117,6 +117,32 @@ def test_numbers_and_lines_are_those_of_finished_files(whole: StorePath) -> None
     assert not (whole / "offset").is_dir()
     assert not (whole / "offset").exists()
     assert (whole / "offsets/1").exists()
+
+
+def test_who_looks_into_a_folder_lists_that_level_alone(
+    whole: StorePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    if isinstance(whole, ObjectPath):
+        children = ObjectFiles.children
+
+        def listed(self: ObjectFiles, folder: str = "") -> object:
+            asked.append(folder)
+            return children(self, folder)
+
+        monkeypatch.setattr(ObjectFiles, "children", listed)
+        monkeypatch.setattr(ObjectFiles, "list", None)
+    assert sorted(path.name for path in whole.iterdir()) == ["commits", "metadata", "offsets", "sources"]
+    found = [str(path) for path in whole.glob("*/[01]")]
+    names = ("commits/0", "commits/1", "offsets/0", "offsets/1", "sources/0")
+    assert sorted(found) == [str(whole / name) for name in names]
+    assert [str(path) for path in whole.glob("sources/0/*.compact")] == [str(whole / "sources/0/1.compact")]
+    assert modified_at(whole / "offsets/1") > 1e9
+    with pytest.raises(FileNotFoundError):
+        modified_at(whole / "offsets/9")
+    if asked:
+        folders = ["", "", "/commits", "/offsets", "/sources", "/sources/0"]
+        assert asked == [f"out/spark{each}" for each in folders]
 
 
 def test_what_a_query_has_read_can_be_read_again(whole: StorePath) -> None:

@@ -130,8 +130,7 @@ class Execution:
                 lambda: self.is_starting or self.active or self._is_unstopped, self._end_fenced
             )
             held.callback(self._ledger.close)
-            for store in (layout.files, layout.log_store):
-                store.sweep()
+            layout.sweep()
             self.layout = layout = replace(layout, run=self._ledger.writer().epoch)
             self.status_file = StatusFile(layout, self._pairs)
             held.callback(self.status_file.close)

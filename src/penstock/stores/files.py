@@ -7,7 +7,7 @@ The shape follows Materialize's `Blob` (`src/persist/src/location.rs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -75,8 +75,8 @@ class Files(Protocol):
         """
         ...
 
-    def size(self, name: str) -> int:
-        """Return the bytes of a file.
+    def stat(self, name: str) -> StoredFile:
+        """Return what the store says of a file.
 
         Raises:
             FileNotFoundError: no such file.
@@ -99,10 +99,18 @@ class Files(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[StoredFile]:
-        """List files for a repair or a check, in order of name.
+        """List files for a repair or a check, in order of name; who stops early has asked for a few more.
 
         Args:
             prefix: a folder such as `matches/flights`; empty: all files.
+        """
+        ...
+
+    def children(self, folder: str = "") -> tuple[Sequence[str], Sequence[StoredFile]]:
+        """List one level: the names of the folders that are directly in a folder, and the files, in order of name.
+
+        Args:
+            folder: such as `matches/flights`; empty: the store. One that does not exist is empty.
         """
         ...
 

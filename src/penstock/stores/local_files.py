@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +56,8 @@ class LocalFiles(Files):
     def get(self, name: str) -> bytes:
         return self._path(name).read_bytes()
 
-    def size(self, name: str) -> int:
-        return self._path(name).stat().st_size
+    def stat(self, name: str) -> StoredFile:
+        return self._stored(self._path(name))
 
     @contextmanager
     def open(self, name: str) -> Iterator[Path]:
@@ -70,14 +70,14 @@ class LocalFiles(Files):
             self._path(name).unlink(missing_ok=True)
 
     def list(self, prefix: str = "") -> Iterator[StoredFile]:
-        found = []
-        for path in self._walk(prefix):
-            if not _BESIDE.fullmatch(path.name):
-                with suppress(FileNotFoundError):
-                    stat = path.stat()
-                    name = path.relative_to(self.folder).as_posix()
-                    found.append(StoredFile(name, stat.st_size, stat.st_mtime))
-        yield from sorted(found)
+        yield from self._whole(self._walk(prefix))
+
+    def children(self, folder: str = "") -> tuple[Sequence[str], Sequence[StoredFile]]:
+        place = self.folder / folder
+        inside = list(place.iterdir()) if place.is_dir() else []
+        folders = {path for path in inside if path.is_dir()}
+        names = sorted(path.relative_to(self.folder).as_posix() for path in folders)
+        return names, self._whole(path for path in inside if path not in folders)
 
     def sweep(self) -> None:
         for path in self._walk(""):
@@ -86,6 +86,19 @@ class LocalFiles(Files):
 
     def address(self, name: str = "") -> str:
         return str(self.folder / name)
+
+    def _whole(self, paths: Iterable[Path]) -> Sequence[StoredFile]:
+        """Those files that are whole and still exist, in order of name."""
+        found = []
+        for path in paths:
+            if not _BESIDE.fullmatch(path.name):
+                with suppress(FileNotFoundError):
+                    found.append(self._stored(path))
+        return sorted(found)
+
+    def _stored(self, path: Path) -> StoredFile:
+        stat = path.stat()
+        return StoredFile(path.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime)
 
     def _path(self, name: str) -> Path:
         return self.folder / checked_name(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import ObjectStore
@@ -15,6 +15,9 @@ from obstore.store import ObjectStore
 from penstock.stores.file_cache import FileCache
 from penstock.stores.files import Content, Files, StoredFile, checked_name
 from penstock.stores.object_failures import failures
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 Item = TypeVar("Item")
 
@@ -61,9 +64,9 @@ class ObjectFiles(Files):
         with failures(self.address(name), "reading"):
             return bytes(self.store.get(checked_name(name)).bytes())
 
-    def size(self, name: str) -> int:
+    def stat(self, name: str) -> StoredFile:
         with failures(self.address(name), "reading"):
-            return int(self.store.head(checked_name(name))["size"])
+            return _stored(self.store.head(checked_name(name)))
 
     def open(self, name: str) -> AbstractContextManager[Path]:
         return self.cache.open(checked_name(name), lambda path: self._fetch(name, path))
@@ -82,13 +85,15 @@ class ObjectFiles(Files):
             self.cache.drop(name)
 
     def list(self, prefix: str = "") -> Iterator[StoredFile]:
+        # stores list in order of name
         with failures(self.address(prefix), "listing"):
-            found = [
-                StoredFile(each["path"], each["size"], each["last_modified"].timestamp())
-                for portion in self.store.list(prefix or None)
-                for each in portion
-            ]
-        yield from sorted(found)
+            for portion in self.store.list(prefix or None):
+                yield from map(_stored, portion)
+
+    def children(self, folder: str = "") -> tuple[Sequence[str], Sequence[StoredFile]]:
+        with failures(self.address(folder), "listing"):
+            found = self.store.list_with_delimiter(folder or None)
+        return sorted(found["common_prefixes"]), sorted(map(_stored, found["objects"]))
 
     def sweep(self) -> None:
         self.cache.sweep()
@@ -114,6 +119,10 @@ class ObjectFiles(Files):
     def _delete_one(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self.store.delete(name)
+
+
+def _stored(found: ObjectMeta) -> StoredFile:
+    return StoredFile(found["path"], found["size"], found["last_modified"].timestamp())
 
 
 def _each(call: Callable[[Item], None], items: list[Item]) -> None:

@@ -92,6 +92,12 @@ class Layout:
         """The files of the checkpoint: those that logs name."""
         return files_in(self.checkpoint)
 
+    def sweep(self) -> None:
+        """Delete what puts that were killed have left in both folders."""
+        self.files.sweep()
+        if not (isinstance(self.checkpoint, Path) and self.output in self.checkpoint.parents):
+            self.log_store.sweep()
+
     def replaced(self, query: str) -> StoredDocuments:
         """The published files of a query that merged ones have replaced, until they are deleted."""
         return StoredDocuments(self.ledger, ("replaced", query))

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,11 +15,11 @@ from typing import Self
 
 from penstock.stores.address import StoreAddress
 from penstock.stores.durable import replace_bytes
-from penstock.stores.files import Files
+from penstock.stores.files import Files, StoredFile
 from penstock.stores.local_files import LocalFiles
 
-#: files that are not whole yet
-_UNFINISHED = re.compile(r"\..*")
+#: in a part of a pattern: it is no name
+_WILD = re.compile(r"[*?\[]")
 #: one client of each address in a process, and one cache of copies
 _stores: dict[tuple[str, tuple[tuple[str, str], ...]], Files] = {}
 _guard = threading.Lock()
@@ -47,7 +47,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 class ObjectPath:
     """A file or folder in an object store, with what `pathlib.Path` has for reading it; it can be pickled.
 
-    Each method but `/` and the names is one request. A folder exists as long as a file is in it. Files that are not
+    Each method but `/`, `glob` and the names is one request, or one for each thousand names. A folder exists as long as a file is in it. Files that are not
     finished, whose names begin with a dot, are passed over.
 
     Attributes:
@@ -132,7 +132,7 @@ class ObjectPath:
         Raises:
             FileNotFoundError: no such file.
         """
-        return self.files.size(self.place)
+        return self.files.stat(self.place).size
 
     def is_dir(self) -> bool:
         """Return whether a file is below this path."""
@@ -140,16 +140,23 @@ class ObjectPath:
 
     def iterdir(self) -> Iterator[Self]:
         """Yield what is in a folder, in order of name: files, and folders with files."""
-        for name in dict.fromkeys(name.partition("/")[0] for name in self._below()):
-            yield self / name
+        yield from self.glob("*")
 
     def glob(self, pattern: str) -> Iterator[Self]:
-        """Yield the files and folders below this one whose path from here on matches a pattern, part by part."""
-        depth = pattern.count("/") + 1
-        found = (name.split("/")[:depth] for name in self._below())
-        for parts in dict.fromkeys(tuple(each) for each in found if len(each) == depth):
-            if all(map(fnmatchcase, parts, pattern.split("/"))):
-                yield self / "/".join(parts)
+        """Yield the files and folders below this one whose path from here on matches a pattern, part by part.
+
+        Each folder that is looked into is one request.
+        """
+        part, _, rest = pattern.partition("/")
+        if rest and not _WILD.search(part):
+            yield from (self / part).glob(rest)
+            return
+        folders, files = self.files.children(self.place)
+        found = {*folders, *(() if rest else _finished(files))}
+        for name in sorted(each.rpartition("/")[2] for each in found):
+            if fnmatchcase(name, part):
+                place = self / name
+                yield from place.glob(rest) if rest else (place,)
 
     def modified(self) -> float:
         """Return when a file was written, seconds since the epoch.
@@ -157,10 +164,7 @@ class ObjectPath:
         Raises:
             FileNotFoundError: no such file.
         """
-        for each in self.files.list(self.with_name("").place):
-            if each.name == self.place:
-                return each.modified
-        raise FileNotFoundError(str(self))
+        return self.files.stat(self.place).modified
 
     def write_bytes(self, content: bytes) -> None:
         """Store a file, durable and whole on return."""
@@ -175,14 +179,15 @@ class ObjectPath:
         self.files.delete([(self / name).place for name in self._below()])
 
     def _below(self) -> Iterator[str]:
+        """Names of the files below this folder, seen from here."""
         begin = len(self.place) + 1 if self.place else 0
-        return (name[begin:] for name in self._names(self) if name[:begin].rstrip("/") == self.place)
+        found = _finished(self.files.list(self.place))
+        return (name[begin:] for name in found if name[:begin].rstrip("/") == self.place)
 
-    def _names(self, folder: ObjectPath) -> Iterator[str]:
-        """Names of the files below a folder, those that mark folders left out."""
-        for each in self.files.list(folder.place.rstrip("/")):
-            if each.size and not _UNFINISHED.fullmatch(each.name.rpartition("/")[2]):
-                yield each.name
+
+def _finished(files: Iterable[StoredFile]) -> Iterator[str]:
+    """Names of those that are finished; empty ones mark folders."""
+    return (each.name for each in files if each.size and not each.name.rpartition("/")[2].startswith("."))
 
 
 #: a file or folder of a run
