@@ -19,13 +19,14 @@ from penstock.monitor.verification import Findings, verify
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.listed_runs import ListedRun
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage.documents import replace_json
-from penstock.spark.storage.formats import OPERATOR_VIEWS, RESULT_VIEWS
+from penstock.spark.storage.formats import LOG_RUN, OPERATOR_VIEWS, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout, tuples_kind
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
 from publishing import stored
@@ -79,6 +80,17 @@ def test_each_damaged_file_is_a_line(layout: Layout) -> None:
     assert "2 files are damaged. Restore them from a copy" in found.stdout
     told = json.loads(_verify(layout, "--format", "json").stdout)
     assert {each["path"] for each in told["faults"]} == {str(matches), str(run)}
+
+
+def test_a_merged_run_that_is_missing_is_told(layout: Layout) -> None:
+    layout.open()
+    log = layout.log("s")
+    LOG_RUN.put(log.runs(1)[63], ListedRun(1, 0, 63, "level-0-0000000000.arrow").document())
+    layout.ledger.close()
+    found = _verify(layout)
+    assert found.exit_code == 1
+    missing = log.files / tuples_kind(1) / "level-0-0000000000.arrow"
+    assert f"{missing} (tuples of a log) is missing" in found.stdout
 
 
 def test_names_with_characters_of_patterns_are_looked_at_too(layout: Layout) -> None:
