@@ -21,12 +21,12 @@ from penstock.cli.main import main
 from penstock.errors import CheckpointError, StartStoppedError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
-from penstock.simulate.networks.readings import BEGINNING, arrived_readings, lost_readings
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.trace import simulate
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from penstock_lab.simulate.networks.readings import BEGINNING, arrived_readings, lost_readings
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.trace import simulate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

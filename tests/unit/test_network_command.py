@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.cli.main import main
-from penstock.simulate.networks.readings import ARRIVED, LOST
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.trace import simulate
+from penstock_lab.simulate.networks.readings import ARRIVED, LOST
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.trace import simulate
 
 #: small, and on the move: some packets are lost
 NETWORK = {"nodes": "15", "load": "40", "seconds": "20", "seed": "7", "max_speed": "20", "sources": "5"}

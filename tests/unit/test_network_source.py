@@ -19,16 +19,16 @@ from penstock.cli.run import Starting
 from penstock.errors import CheckpointError, InputError, StartStoppedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.report import status_lines
-from penstock.simulate.networks import trace
-from penstock.simulate.networks.readings import PacketCounts, arrived_readings, lost_readings
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.spark.sources.network import NetworkSource, open_network
 from penstock.spark.sources.reader_options import plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.source import untold
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import parse_script
+from penstock_lab.simulate.networks import trace
+from penstock_lab.simulate.networks.readings import PacketCounts, arrived_readings, lost_readings
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.sources.network import NetworkSource, open_network
 
 pytestmark = pytest.mark.usefixtures("own_commits")
 
