@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import CheckpointError, OptionError, SqlError
+from penstock.errors import CheckpointError, OptionError, SqlError, UnsupportedError
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.sources.providers import StreamTable
 from penstock.spark.sources.reader_options import by_plain_name, plain_option
@@ -167,8 +168,14 @@ class NetworkProvider:
 
         Raises:
             SqlError: columns are declared, or an option is out of range.
+            UnsupportedError: simpy is not installed.
         """
         statement = table.statement
+        if find_spec("simpy") is None:
+            raise UnsupportedError(
+                f"table {statement.name}: source network needs the package simpy, which is not installed. Install penstock[lab].",
+                *statement.at("using"),
+            )
         if table.columns is not None:
             raise SqlError(
                 f"table {statement.name}: a network has fixed columns: {', '.join(ARRIVED.names)}. Remove the declared columns",
