@@ -157,22 +157,22 @@ screenshots: java $(INSTALLED) ## run the demo and take two pictures of its page
 
 kafka: java $(INSTALLED) ## start a Kafka broker on 127.0.0.1:9092 (KAFKA_PORT) and create topics (TOPICS=payments,devices)
 	@scripts/kafka/fetch.sh $(CACHE)
-	@$(BIN)/python -m penstock.testing.kafka start --port $(KAFKA_PORT) --topics "$(TOPICS)" --jars $(CACHE)/kafka --connector $(CACHE)/kafka-connector --data $(CACHE)/kafka-data
+	@$(BIN)/python -m penstock_lab.servers.kafka start --port $(KAFKA_PORT) --topics "$(TOPICS)" --jars $(CACHE)/kafka --connector $(CACHE)/kafka-connector --data $(CACHE)/kafka-data
 
 kafka-stop: $(INSTALLED) ## stop that broker
-	@$(BIN)/python -m penstock.testing.kafka stop --data $(CACHE)/kafka-data
+	@$(BIN)/python -m penstock_lab.servers.kafka stop --data $(CACHE)/kafka-data
 
 s3: $(INSTALLED) ## start an S3 server on 127.0.0.1:8333 (S3_PORT) and create buckets (BUCKETS=penstock)
-	@$(BIN)/python -m penstock.testing.s3 start --port $(S3_PORT) --buckets "$(BUCKETS)" --data $(CACHE)/s3-data
+	@$(BIN)/python -m penstock_lab.servers.s3 start --port $(S3_PORT) --buckets "$(BUCKETS)" --data $(CACHE)/s3-data
 
 s3-stop: $(INSTALLED) ## stop that server
-	@$(BIN)/python -m penstock.testing.s3 stop --data $(CACHE)/s3-data
+	@$(BIN)/python -m penstock_lab.servers.s3 stop --data $(CACHE)/s3-data
 
 cluster: java $(INSTALLED) ## start a standalone master and two workers on 127.0.0.1:7077 (MASTER_PORT)
-	@$(BIN)/python -m penstock.testing.cluster start --port $(MASTER_PORT) --data $(CACHE)/cluster
+	@$(BIN)/python -m penstock_lab.servers.cluster start --port $(MASTER_PORT) --data $(CACHE)/cluster
 
 cluster-stop: $(INSTALLED) ## stop them
-	@$(BIN)/python -m penstock.testing.cluster stop --data $(CACHE)/cluster
+	@$(BIN)/python -m penstock_lab.servers.cluster stop --data $(CACHE)/cluster
 
 $(VENV)/.installed-docs: $(INSTALLED) requirements/docs.txt
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/docs.txt

@@ -30,9 +30,9 @@ from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack import FixedSlack, Ints, RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
-from penstock.simulate.disorder import SECOND, Arrivals, recorded
-from penstock.simulate.slack_baselines import LargestDelaySlack
-from penstock.simulate.windows import play, wilson
+from penstock_lab.simulate.disorder import SECOND, Arrivals, recorded
+from penstock_lab.simulate.slack_baselines import LargestDelaySlack
+from penstock_lab.simulate.windows import play, wilson
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint
-from penstock.simulate.deadlines import DrawnCosts, Floats, SimulatedQuery, sliding
+from penstock_lab.simulate.deadlines import DrawnCosts, Floats, SimulatedQuery, sliding
 
 TRACES = {"Bellcore": "BCAUG89.interarrival.txt.gz", "DEC": "DEC-PKT-1-UDP.interarrival.txt.gz"}
 #: the default of the paper: Z, H and D in seconds

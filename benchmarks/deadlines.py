@@ -49,8 +49,8 @@ from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineS
 from penstock.control.policies.deadlines.prediction import PredictionSettings
 from penstock.optimizer.averages import AveragingSettings
 from penstock.plan.deadlines import LossConstraint
-from penstock.simulate.deadline_bound import least_violations, satisfied_bound
-from penstock.simulate.deadlines import (
+from penstock_lab.simulate.deadline_bound import least_violations, satisfied_bound
+from penstock_lab.simulate.deadlines import (
     Floats,
     PlayedDeadlines,
     SimulatedQuery,

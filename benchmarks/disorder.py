@@ -47,14 +47,14 @@ from penstock.operators.windows.slack import (
     WindowOutcome,
 )
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import GAME_1, GAME_2, SECOND, Arrivals, Disorder, generated, recorded
-from penstock.simulate.slack_baselines import (
+from penstock_lab.simulate.disorder import GAME_1, GAME_2, SECOND, Arrivals, Disorder, generated, recorded
+from penstock_lab.simulate.slack_baselines import (
     LargestDelaySlack,
     ProportionalDerivativeSlack,
     RecentDelaySlack,
     coverage_threshold,
 )
-from penstock.simulate.windows import Played, exact, play
+from penstock_lab.simulate.windows import Played, exact, play
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

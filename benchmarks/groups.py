@@ -49,8 +49,8 @@ from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.operators.windows.view import View
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Arrivals, Disorder, generated
-from penstock.simulate.windows import pane_batch
+from penstock_lab.simulate.disorder import SECOND, Arrivals, Disorder, generated
+from penstock_lab.simulate.windows import pane_batch
 
 BOUND = ErrorBound(0.05, 0.05)
 WITHIN = ErrorBound(1.5, 0.05, absolute=True)

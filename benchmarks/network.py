@@ -37,13 +37,13 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from expectations import Expectations
-from penstock.simulate.networks.disjoint import shared_nodes
-from penstock.simulate.networks.measures import Measures, measure
-from penstock.simulate.networks.routing import FoundPaths
-from penstock.simulate.networks.saturation import BIANCHI, analytic, simulated
-from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
-from penstock.simulate.networks.topology import members
-from penstock.simulate.networks.trace import simulate
+from penstock_lab.simulate.networks.disjoint import shared_nodes
+from penstock_lab.simulate.networks.measures import Measures, measure
+from penstock_lab.simulate.networks.routing import FoundPaths
+from penstock_lab.simulate.networks.saturation import BIANCHI, analytic, simulated
+from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
+from penstock_lab.simulate.networks.topology import members
+from penstock_lab.simulate.networks.trace import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from network_paths import disjoint_paths

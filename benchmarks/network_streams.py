@@ -11,12 +11,12 @@ from rich.table import Table
 
 from penstock.operators.windows.slack import FixedSlack, RequiredSlack, SlackPolicy
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Arrivals
-from penstock.simulate.networks.settings import NetworkSettings, Protocol
-from penstock.simulate.networks.streams import arrived, measured
-from penstock.simulate.networks.trace import NetworkTrace, simulate
-from penstock.simulate.slack_baselines import LargestDelaySlack
-from penstock.simulate.windows import Played, exact, play
+from penstock_lab.simulate.disorder import SECOND, Arrivals
+from penstock_lab.simulate.networks.settings import NetworkSettings, Protocol
+from penstock_lab.simulate.networks.streams import arrived, measured
+from penstock_lab.simulate.networks.trace import NetworkTrace, simulate
+from penstock_lab.simulate.slack_baselines import LargestDelaySlack
+from penstock_lab.simulate.windows import Played, exact, play
 
 #: where lateness comes from: two paths alone; full queues on both channels; one channel about to be full; links that break and
 #: packets that wait for new paths

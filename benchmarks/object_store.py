@@ -26,8 +26,8 @@ from rich.table import Table
 from expectations import Expectations
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
-from penstock.testing.fault_proxy import PASS, FaultProxy
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.fault_proxy import PASS, FaultProxy
+from penstock_lab.servers.s3 import S3Server
 
 SECONDS, WARM, ROWS = 45, 10, 1_000
 #: US dollars a thousand requests of S3's standard storage in its first region, as published in 2026: writes and lists, reads

@@ -31,8 +31,8 @@ from penstock.kernels.asc import Codes
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.sequences import arrange
-from penstock.simulate.baselines import extreme_orders
 from penstock.spark.engine import Engine
+from penstock_lab.simulate.baselines import extreme_orders
 from selection_paper import anywhere, non_uniform, uniform
 
 mpl.use("Agg")

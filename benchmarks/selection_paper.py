@@ -32,8 +32,8 @@ from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.sequences import arrange
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
-from penstock.simulate.baselines import extreme_orders, route_by_tickets
-from penstock.simulate.selection import AdaptiveRun, run_adaptive
+from penstock_lab.simulate.baselines import extreme_orders, route_by_tickets
+from penstock_lab.simulate.selection import AdaptiveRun, run_adaptive
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -267,7 +267,7 @@ def parquet_sides(spark: SparkSession, scale: Scale) -> dict[str, Side]:
 
 def kafka_sides(spark: SparkSession, scale: Scale) -> tuple[Side, Side]:
     """Ours from Kafka's raw values, and `from_json` with a one-way mapInArrow, in turns."""
-    from penstock.testing.kafka import KafkaBroker
+    from penstock_lab.servers.kafka import KafkaBroker
 
     wanted = conditions(uniform_workload(scale.queries[0], 1, 1, SEED))
     ours = Side(f"ours from Kafka, {scale.queries[0]} queries")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from latency import WARM_SECONDS, due_files, event_times, put_file
-from penstock.simulate.disorder import GAME_2, SECOND, Disorder, generated
+from penstock_lab.simulate.disorder import GAME_2, SECOND, Disorder, generated
 
 COLUMNS = "ts TIMESTAMP, key BIGINT, value BIGINT"
 RATE, KEYS = 10_000, 10

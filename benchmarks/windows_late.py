@@ -32,11 +32,11 @@ from rich.table import Table
 
 from expectations import Expectations
 from latency import WARM_SECONDS, moment, put_file
-from penstock.simulate.disorder import SECOND
-from penstock.simulate.windows import wilson
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from penstock_lab.simulate.disorder import SECOND
+from penstock_lab.simulate.windows import wilson
 from windows_feed import (
     COLUMNS,
     FILE_SECONDS,

@@ -18,9 +18,9 @@ from penstock.spark.storage import ledgers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.testing.cluster import StandaloneCluster
-    from penstock.testing.kafka import KafkaBroker
-    from penstock.testing.s3 import S3Server
+    from penstock_lab.servers.cluster import StandaloneCluster
+    from penstock_lab.servers.kafka import KafkaBroker
+    from penstock_lab.servers.s3 import S3Server
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
@@ -108,7 +108,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     jars = CACHE / "kafka"
     if not (CONNECTOR_JARS and any(jars.glob("kafka_*.jar"))):
         pytest.skip("Kafka's jars are not there: `make kafka-jars` fetches them")
-    from penstock.testing.kafka import KafkaBroker
+    from penstock_lab.servers.kafka import KafkaBroker
 
     with KafkaBroker(jars, tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
@@ -118,7 +118,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server that all tests share, with the bucket `bucket`: give prefixes names of their own, leave it running."""
     from penstock.errors import ConnectionFailedError
-    from penstock.testing.s3 import S3Server
+    from penstock_lab.servers.s3 import S3Server
 
     for left in reversed(range(3)):
         try:
@@ -153,7 +153,7 @@ def s3_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """A standalone master and two workers of one core each, new for each test, which may kill them."""
-    from penstock.testing.cluster import StandaloneCluster
+    from penstock_lab.servers.cluster import StandaloneCluster
 
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running

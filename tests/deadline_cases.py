@@ -10,7 +10,7 @@ from penstock.control.controller import Controller
 from penstock.control.policies.deadlines.disciplines import Discipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
-from penstock.simulate.deadlines import DrawnCosts, PlayedDeadlines, SimulatedQuery, play
+from penstock_lab.simulate.deadlines import DrawnCosts, PlayedDeadlines, SimulatedQuery, play
 
 
 def simulated(

@@ -24,7 +24,7 @@ from penstock.spark.storage.files import numbered
 from penstock.spark.storage.joins import JoinBeginning, RegisteredJoin
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch
-from penstock.testing.joins import EVENT_TIME, JoinGenerator
+from penstock_lab.generators.joins import EVENT_TIME, JoinGenerator
 
 ROWS, STATIC_ROWS, PARTS = 80, 12, 2
 STATIC_FILE = "all.parquet"

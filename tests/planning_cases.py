@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.plan.joins import JoinPlan
-from penstock.simulate.joins import shaped_join
+from penstock_lab.simulate.joins import shaped_join
 
 
 @st.composite

@@ -17,7 +17,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.read import results
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
-from penstock.testing.cluster import StandaloneCluster
+from penstock_lab.servers.cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.chaos, pytest.mark.long]
 

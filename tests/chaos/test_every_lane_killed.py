@@ -25,7 +25,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 

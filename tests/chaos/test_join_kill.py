@@ -28,7 +28,7 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import COMPACTION_NAMES, CUT_NAMES, NAMES, ROW_NAMES
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
-from penstock.testing.kafka import KafkaBroker
+from penstock_lab.servers.kafka import KafkaBroker
 from publishing import shown
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]

@@ -32,7 +32,7 @@ from penstock.spark.results.read import changes, results
 from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, KEYED_NAMES, NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
-from penstock.testing.kafka import KafkaBroker
+from penstock_lab.servers.kafka import KafkaBroker
 from publishing import shown
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]

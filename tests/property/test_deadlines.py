@@ -13,7 +13,7 @@ from penstock.control.policies.deadlines.feedback import PAPER_FEEDBACK
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlineSettings
 from penstock.plan.deadlines import LossConstraint
-from penstock.simulate.deadlines import Outcome, SimulatedQuery, violations
+from penstock_lab.simulate.deadlines import Outcome, SimulatedQuery, violations
 
 DISCIPLINES = [BEST_EFFORT, PREDICTIVE, EDF, DBP, DWCS, PAPER, PlannedDiscipline()]
 CONSTRAINTS = st.integers(1, 6).flatmap(lambda m: st.builds(LossConstraint, st.integers(0, m), st.just(m)))

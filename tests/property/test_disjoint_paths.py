@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_paths import disjoint_paths
-from penstock.simulate.networks.disjoint import ReplySearch, pair, shared_nodes
-from penstock.simulate.networks.frames import Discovery, PairReply, Route
+from penstock_lab.simulate.networks.disjoint import ReplySearch, pair, shared_nodes
+from penstock_lab.simulate.networks.frames import Discovery, PairReply, Route
 
 SOURCE, TARGET = 0, 1
 

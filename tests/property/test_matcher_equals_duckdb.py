@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import Matcher
-from penstock.testing.queries import QueryGenerator
+from penstock_lab.generators.queries import QueryGenerator
 
 SCHEMA = pa.schema(
     {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.simulate.networks.ledger import Fate
-from penstock.simulate.networks.network import Network
-from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
+from penstock_lab.simulate.networks.ledger import Fate
+from penstock_lab.simulate.networks.network import Network
+from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
 
 
 @st.composite

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.operators.windows.slack import RequiredSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Disorder, generated
-from penstock.simulate.windows import play, wilson
+from penstock_lab.simulate.disorder import SECOND, Disorder, generated
+from penstock_lab.simulate.windows import play, wilson
 
 SEEDS, WINDOWS, TUPLES = 8, 200, 60
 BOUND = ErrorBound(0.05, 0.1)

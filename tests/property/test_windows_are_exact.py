@@ -31,9 +31,9 @@ from penstock.operators.windows.slack import (
     SlackPolicy,
 )
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import Arrivals
-from penstock.simulate.slack_baselines import ProportionalDerivativeSlack
-from penstock.simulate.windows import play
+from penstock_lab.simulate.disorder import Arrivals
+from penstock_lab.simulate.slack_baselines import ProportionalDerivativeSlack
+from penstock_lab.simulate.windows import play
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)

@@ -27,8 +27,8 @@ from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 

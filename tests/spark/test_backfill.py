@@ -34,8 +34,8 @@ from penstock.spark.run import Run
 from penstock.spark.sources import kafka_source
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 

@@ -19,8 +19,8 @@ from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
 from penstock.spark.recovery.messages import quoted
 from penstock.sql.conditions.bind import bind_selections
-from penstock.testing.queries import QueryGenerator
 from penstock.trigger import Trigger
+from penstock_lab.generators.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark
 

@@ -28,8 +28,8 @@ from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.run import Run
 from penstock.spark.storage.joins import RegisteredJoin, read_joins
 from penstock.spark.storage.layout import Layout
-from penstock.testing.joins import JoinGenerator
 from penstock.trigger import Trigger
+from penstock_lab.generators.joins import JoinGenerator
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 

@@ -20,8 +20,8 @@ from penstock.operators.ingest.event_times import EpochTimes
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.sources.event_times import stored_times
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

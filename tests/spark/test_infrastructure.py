@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.testing.cluster import StandaloneCluster
-    from penstock.testing.kafka import KafkaBroker
+    from penstock_lab.servers.cluster import StandaloneCluster
+    from penstock_lab.servers.kafka import KafkaBroker
 
 
 @pytest.mark.long
@@ -58,7 +58,7 @@ def test_a_broker_whose_port_is_taken_starts_on_another(tmp_path: Path) -> None:
     jars = Path(__file__).parents[2] / ".cache" / "kafka"
     if not any(jars.glob("kafka_*.jar")):
         pytest.skip("Kafka's jars are not there: `make kafka-jars` fetches them")
-    from penstock.testing.kafka import KafkaBroker
+    from penstock_lab.servers.kafka import KafkaBroker
 
     broker = KafkaBroker(jars, tmp_path)
     with socket.socket() as other:

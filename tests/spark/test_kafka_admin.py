@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.sources.kafka_admin import KafkaAdmin, client_options
 from penstock.spark.sources.probes import KafkaProbe, SourceGoneError
-from penstock.testing.kafka import KafkaBroker
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

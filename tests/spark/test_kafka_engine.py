@@ -15,8 +15,8 @@ from engine_cases import expected, rows
 from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

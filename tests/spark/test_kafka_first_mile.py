@@ -14,8 +14,8 @@ from commands import called
 from forms import SOON_OVER
 from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
-from penstock.testing.kafka import KafkaBroker
-from penstock.testing.processes import free_port
+from penstock_lab.servers.kafka import KafkaBroker
+from penstock_lab.servers.processes import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -47,7 +47,7 @@ def test_a_second_start_adds_topics_to_the_broker_that_runs(tmp_path: Path) -> N
     place += ["--data", str(tmp_path / "data"), "--port", str(free_port())]
     try:
         first = _called(
-            "penstock.testing.kafka", "start", *place, "--topics", "payments, devices", folder=tmp_path
+            "penstock_lab.servers.kafka", "start", *place, "--topics", "payments, devices", folder=tmp_path
         )
         assert first.returncode == 0, first.stderr
         address = f"127.0.0.1:{place[-1]}"
@@ -68,12 +68,14 @@ def test_a_second_start_adds_topics_to_the_broker_that_runs(tmp_path: Path) -> N
             in lines[-1]
         )
         second = _called(
-            "penstock.testing.kafka", "start", *place, "--topics", "alerts,payments", folder=tmp_path
+            "penstock_lab.servers.kafka", "start", *place, "--topics", "alerts,payments", folder=tmp_path
         )
         assert second.returncode == 0, second.stderr
         assert second.stdout.splitlines()[1:3] == ["topic alerts: created", "topic payments: exists"]
     finally:
-        stopped = _called("penstock.testing.kafka", "stop", "--data", str(tmp_path / "data"), folder=tmp_path)
+        stopped = _called(
+            "penstock_lab.servers.kafka", "stop", "--data", str(tmp_path / "data"), folder=tmp_path
+        )
     assert stopped.stdout == "Kafka stopped\n"
 
 

@@ -15,7 +15,7 @@ from penstock.operators.selection.matches import Matches
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
-from penstock.testing.queries import QueryGenerator
+from penstock_lab.generators.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark
 

@@ -16,17 +16,18 @@ from pyspark.sql import SparkSession
 
 from conftest import CONNECTOR_JARS
 from engine_cases import rows
+from installed import install_penstock
 from killing import ended, started
-from penstock.cli.main import main
 from penstock.errors import CheckpointError, StartStoppedError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
-from penstock.simulate.networks.readings import BEGINNING, arrived_readings, lost_readings
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.trace import simulate
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from penstock_lab.cli import main
+from penstock_lab.simulate.networks.readings import BEGINNING, arrived_readings, lost_readings
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.trace import simulate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -46,6 +47,12 @@ VIEWS = {
     "counted": f"SELECT /*+ MAX_ERROR({EPSILON}, 0.2) */ window(measured, '{SECONDS} seconds') AS w, count(*) AS n "
     "FROM readings GROUP BY w",
 }
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab registers its source."""
+    install_penstock(monkeypatch, tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +160,7 @@ def test_what_the_command_writes_is_a_table_to_replay(
         f"--set={name}={value}" if name == "sources" else f"--{name.replace('_', '-')}={value}"
         for name, value in NETWORK.items()
     ]
-    monkeypatch.setattr(sys, "argv", ["penstock", "simulate", "network", f"--output={trace}", *options])
+    monkeypatch.setattr(sys, "argv", ["penstock-lab", "simulate", "network", f"--output={trace}", *options])
     with pytest.raises(SystemExit) as ended_with:
         main()
     assert not ended_with.value.code

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from engine_cases import folder_bag, script, write_orders
 from penstock.spark.engine import Engine
 from penstock.spark.sources.probes import FolderProbe
-from penstock.testing.kafka import KafkaBroker
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 

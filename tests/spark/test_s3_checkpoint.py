@@ -18,8 +18,8 @@ import pytest
 from forms import ALL
 from penstock.spark.sessions.libraries import VARIABLE
 from penstock.stores.address import StoreAddress
-from penstock.testing.fault_proxy import DROPPED, PASS, FaultProxy
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.fault_proxy import DROPPED, PASS, FaultProxy
+from penstock_lab.servers.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[1] / "s3_checkpoint.py"
 FILES = 24 if ALL else 6

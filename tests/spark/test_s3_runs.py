@@ -13,7 +13,7 @@ from commands import alone
 from every_kind import FILES, put, rows_of, start
 from penstock.errors import CheckpointError, ConnectionFailedError
 from penstock.spark.storage.layout import Layout
-from penstock.testing.s3 import READER, S3Server
+from penstock_lab.servers.s3 import READER, S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("s3_environment")]
 

@@ -25,8 +25,8 @@ from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.sessions.store_access import configure
 from penstock.spark.sources import parquet_source
 from penstock.stores.address import StoreAddress
-from penstock.testing.processes import free_port
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.processes import free_port
+from penstock_lab.servers.s3 import S3Server
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
 

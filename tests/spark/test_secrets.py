@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from commands import called
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
-from penstock.testing.kafka import KafkaBroker
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

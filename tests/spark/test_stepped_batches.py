@@ -22,8 +22,8 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from penstock.spark.engine import Engine
 from penstock.spark.recovery.causes import DATA_LOST, Cause
 from penstock.spark.run import Run
-from penstock.testing.kafka import KafkaBroker
 from penstock.trigger import Trigger
+from penstock_lab.servers.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -20,8 +20,8 @@ from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.engine import Engine
 from penstock.spark.provenance.verdicts import Answer, answers, holds, judged, texts_of
 from penstock.sql.conditions.outline import Outline, outline
-from penstock.testing.queries import QueryGenerator
 from penstock.trigger import Trigger
+from penstock_lab.generators.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark
 

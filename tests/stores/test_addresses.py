@@ -16,9 +16,9 @@ from penstock.stores.local_files import LocalFiles
 from penstock.stores.object_files import ObjectFiles
 from penstock.stores.slate_ledger import SlateLedger
 from penstock.stores.sqlite_ledger import SqliteLedger
-from penstock.testing.fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
-from penstock.testing.processes import free_port
-from penstock.testing.s3 import OWNER, READER, S3Server
+from penstock_lab.servers.fault_proxy import DENIED, PASS, REDIRECTED, REFUSED, FaultProxy
+from penstock_lab.servers.processes import free_port
+from penstock_lab.servers.s3 import OWNER, READER, S3Server
 
 
 @pytest.fixture

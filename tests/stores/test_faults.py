@@ -25,8 +25,8 @@ from penstock.stores.local_files import LocalFiles
 from penstock.stores.slate_ledger import SlateLedger, SlateReader
 from penstock.stores.slate_place import SlatePlace
 from penstock.stores.sqlite_ledger import SqliteLedger, SqliteReader
-from penstock.testing.fault_proxy import DROPPED, PASS, REFUSED, REPLY_LOST, FaultProxy
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.fault_proxy import DROPPED, PASS, REFUSED, REPLY_LOST, FaultProxy
+from penstock_lab.servers.s3 import S3Server
 from store_work import check_files, check_numbers, commit_numbers, prepare_files, put_files
 
 FAULTS = [REFUSED, DROPPED, REPLY_LOST]

@@ -17,8 +17,8 @@ from forms import ALL
 from penstock.stores.address import StoreAddress
 from penstock.stores.local_files import LocalFiles
 from penstock.stores.sqlite_ledger import SqliteLedger
-from penstock.testing.fault_proxy import DROPPED, PASS, REPLY_LOST, FaultProxy
-from penstock.testing.s3 import S3Server
+from penstock_lab.servers.fault_proxy import DROPPED, PASS, REPLY_LOST, FaultProxy
+from penstock_lab.servers.s3 import S3Server
 from store_work import check_files, check_numbers, commit_numbers, prepare_files, put_files
 from traced import can_trace, killed_before
 

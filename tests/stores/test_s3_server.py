@@ -14,8 +14,8 @@ from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, Precon
 from obstore.store import S3Store
 
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.testing.processes import free_port
-from penstock.testing.s3 import READER, S3Server, check_bucket
+from penstock_lab.servers.processes import free_port
+from penstock_lab.servers.s3 import READER, S3Server, check_bucket
 
 CLIENTS = 6
 
@@ -91,7 +91,7 @@ def test_a_name_that_no_bucket_has_is_refused(name: str) -> None:
 @pytest.mark.long
 def test_the_command_starts_a_server_that_outlives_it_and_stops_it(tmp_path: Path) -> None:
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-m", "penstock.testing.s3", *arguments, "--data", str(tmp_path)]
+        program = [sys.executable, "-m", "penstock_lab.servers.s3", *arguments, "--data", str(tmp_path)]
         return subprocess.run(program, capture_output=True, text=True, check=False)
 
     port = free_port()

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
+LAB = ROOT / "src" / "penstock_lab"
 #: the rooms of a package, or modules that are rooms of their own, the lowest first: each imports from those before it
 ROOMS = {
     "sql": ("text", "conditions", "windows", "joins", "script"),
@@ -135,13 +136,32 @@ def test_the_stores_know_nothing_of_what_is_stored() -> None:
     assert ours == {"errors", "stores"}
 
 
+def test_penstock_never_imports_the_lab() -> None:
+    assert importing("penstock_lab") == set()
+
+
+def test_the_lab_imports_penstock() -> None:
+    """Each of its rooms but the servers: these know no more of Penstock than its errors."""
+    ours = {
+        room.name: {
+            name for file in room.rglob("*.py") for name in _imported(file) if name.startswith("penstock.")
+        }
+        for room in LAB.iterdir()
+        if room.is_dir() and room.name != "__pycache__"
+    }
+    assert set(ours) == {"generators", "servers", "simulate", "sources"}
+    assert {name.split(".")[1] for name in ours["servers"]} == {"errors"}
+    assert any(name.startswith("penstock.operators.") for name in ours["simulate"])
+    assert not any(name.startswith("penstock.spark.") for name in ours["simulate"])
+
+
 @pytest.mark.parametrize(
-    "package", ["plan", "optimizer", "kernels", "operators", "control", "simulate", "stores"]
+    "package", ["plan", "optimizer", "kernels", "operators", "control", "stores", "penstock_lab/simulate"]
 )
 def test_the_core_loads_without_spark(package: str) -> None:
+    folder = PACKAGE / package if (PACKAGE / package).is_dir() else PACKAGE.parent / package
     modules = sorted(
-        ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for file in (PACKAGE / package).rglob("*.py")
+        ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in folder.rglob("*.py")
     )
     program = f"import sys\nsys.modules['pyspark'] = None\nimport {', '.join(modules)}"
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -170,7 +190,7 @@ def test_what_is_written_to_disk_is_never_pickled() -> None:
 
 
 def test_files_stay_readable() -> None:
-    lengths = {file: len(file.read_text().splitlines()) for file in PACKAGE.rglob("*.py")}
+    lengths = {file: len(file.read_text().splitlines()) for file in PACKAGE.parent.rglob("*.py")}
     assert [str(file) for file, length in lengths.items() if length > 800] == []
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from deadline_cases import played, simulated
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
-from penstock.simulate.deadline_bound import least_violations, satisfied_bound
-from penstock.simulate.deadlines import SimulatedQuery, jain, violations
+from penstock_lab.simulate.deadline_bound import least_violations, satisfied_bound
+from penstock_lab.simulate.deadlines import SimulatedQuery, jain, violations
 
 
 def in_time(jobs: Sequence[tuple[float, float, float]]) -> bool:

@@ -49,7 +49,7 @@ from penstock.control.policies.deadlines.prediction import (
 )
 from penstock.optimizer.averages import AveragingSettings
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan, WindowWork, carried_work
-from penstock.simulate.deadlines import Outcome
+from penstock_lab.simulate.deadlines import Outcome
 
 KNOWN = DeadlineSettings(believed=UnitCosts(new=1.0))
 

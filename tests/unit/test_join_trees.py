@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.optimizer.join_trees import (
+from penstock.optimizer.operator_order import UnaryOperator
+from penstock.optimizer.output_rate import Form, WindowJoin
+from penstock.plan.joins import Method
+from penstock_lab.simulate.join_trees import (
     PlacedOperator,
     Tree,
     TreeQuery,
@@ -17,9 +20,6 @@ from penstock.optimizer.join_trees import (
     every_tree,
     plan_tree,
 )
-from penstock.optimizer.operator_order import UnaryOperator
-from penstock.optimizer.output_rate import Form, WindowJoin
-from penstock.plan.joins import Method
 
 CHAIN = TreeQuery((10.0, 20.0, 30.0), {(0, 1): 0.01, (1, 2): 0.02}, 2.0)
 

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("kafka")
 
-from penstock.testing import kafka
-from penstock.testing.processes import LOOPBACK
+from penstock_lab.servers import kafka
+from penstock_lab.servers.processes import LOOPBACK
 
 
 def test_a_port_that_another_program_has_is_refused(

@@ -10,10 +10,10 @@ from scipy.stats import binom
 
 from penstock.operators.windows.slack import RequiredSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Arrivals
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.trace import NetworkTrace, simulate
-from penstock.simulate.windows import exact, play
+from penstock_lab.simulate.disorder import SECOND, Arrivals
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.trace import NetworkTrace, simulate
+from penstock_lab.simulate.windows import exact, play
 
 #: so thin that one packet in six never comes, and others come by ten seconds late
 SETTINGS = NetworkSettings(nodes=15, sources=5, load=40.0, max_speed=20.0, seconds=900.0, seed=7)

@@ -10,10 +10,10 @@ import pytest
 import simpy
 from scipy.optimize import brentq
 
-from penstock.simulate.networks.frames import Frame, Kind
-from penstock.simulate.networks.medium import Medium
-from penstock.simulate.networks.radio import MICROSECOND, SECOND, RadioTiming
-from penstock.simulate.networks.saturation import (
+from penstock_lab.simulate.networks.frames import Frame, Kind
+from penstock_lab.simulate.networks.medium import Medium
+from penstock_lab.simulate.networks.radio import MICROSECOND, SECOND, RadioTiming
+from penstock_lab.simulate.networks.saturation import (
     BIANCHI,
     PAYLOAD,
     analytic,
@@ -21,7 +21,7 @@ from penstock.simulate.networks.saturation import (
     simulated,
     transmission_probability,
 )
-from penstock.simulate.networks.topology import Topology
+from penstock_lab.simulate.networks.topology import Topology
 
 
 @pytest.mark.parametrize("stations", [1, 2, 5, 10, 20, 50])

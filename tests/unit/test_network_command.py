@@ -1,4 +1,4 @@
-"""`penstock simulate network`: its files, its summary, and mistakes."""
+"""`penstock-lab simulate network`: its files, its summary, and mistakes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.cli.main import main
-from penstock.simulate.networks.readings import ARRIVED, LOST
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.trace import simulate
+from penstock_lab.cli import main
+from penstock_lab.simulate.networks.readings import ARRIVED, LOST
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.trace import simulate
 
 #: small, and on the move: some packets are lost
 NETWORK = {"nodes": "15", "load": "40", "seconds": "20", "seed": "7", "max_speed": "20", "sources": "5"}
@@ -19,7 +19,7 @@ NETWORK = {"nodes": "15", "load": "40", "seconds": "20", "seed": "7", "max_speed
 
 def _call(*arguments: object) -> int:
     before = sys.argv
-    sys.argv = ["penstock", "simulate", "network", *map(str, arguments)]
+    sys.argv = ["penstock-lab", "simulate", "network", *map(str, arguments)]
     try:
         main()
     except SystemExit as ended:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.simulate.networks.mobility import Floats, gauss_markov, random_waypoint, standing
+from penstock_lab.simulate.networks.mobility import Floats, gauss_markov, random_waypoint, standing
 
 SIDE, STEP = 1000.0, 0.2
 

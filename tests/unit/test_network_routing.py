@@ -10,17 +10,17 @@ import pytest
 import simpy
 
 from network_paths import disjoint_paths
-from penstock.simulate.networks import routing
-from penstock.simulate.networks.disjoint import shared_nodes
-from penstock.simulate.networks.frames import Kind, data
-from penstock.simulate.networks.ledger import Fate, Ledger
-from penstock.simulate.networks.measures import measure
-from penstock.simulate.networks.medium import Medium
-from penstock.simulate.networks.radio import SECOND, RadioTiming
-from penstock.simulate.networks.routing import Router
-from penstock.simulate.networks.settings import NetworkSettings, Protocol
-from penstock.simulate.networks.topology import Topology, members
-from penstock.simulate.networks.trace import NetworkTrace, simulate
+from penstock_lab.simulate.networks import routing
+from penstock_lab.simulate.networks.disjoint import shared_nodes
+from penstock_lab.simulate.networks.frames import Kind, data
+from penstock_lab.simulate.networks.ledger import Fate, Ledger
+from penstock_lab.simulate.networks.measures import measure
+from penstock_lab.simulate.networks.medium import Medium
+from penstock_lab.simulate.networks.radio import SECOND, RadioTiming
+from penstock_lab.simulate.networks.routing import Router
+from penstock_lab.simulate.networks.settings import NetworkSettings, Protocol
+from penstock_lab.simulate.networks.topology import Topology, members
+from penstock_lab.simulate.networks.trace import NetworkTrace, simulate
 
 Places = dict[int, tuple[float, float]]
 #: a source 0, its target 1 out of range, two relays

@@ -13,22 +13,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import IntegerType, StructType
 from rich.console import Console
 
+from installed import install_penstock
 from penstock.cli.run import Starting
 from penstock.errors import CheckpointError, InputError, StartStoppedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.report import status_lines
-from penstock.simulate.networks import trace
-from penstock.simulate.networks.readings import PacketCounts, arrived_readings, lost_readings
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.spark.sources.network import NetworkSource, open_network
-from penstock.spark.sources.reader_options import plain_option
+from penstock.settings import Settings
+from penstock.spark.sources.providers import StreamTable
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.source import untold
+from penstock.spark.sources.tables import open_table
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.script import parse_script
+from penstock_lab.simulate.networks import trace
+from penstock_lab.simulate.networks.readings import PacketCounts, arrived_readings, lost_readings
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.sources.network import NetworkProvider, NetworkSource
 
 pytestmark = pytest.mark.usefixtures("own_commits")
 
@@ -60,10 +64,18 @@ class Told:
         self.events.append({"kind": kind, **fields})
 
 
-def _opened(options: str, columns: str = "") -> NetworkSource:
-    table = parse_script(f"CREATE TABLE readings {columns} USING network OPTIONS ({options})").tables[0]
-    given = {plain_option(name): value for name, value in table.options.items()}
-    return open_network(table, given, given.pop("eventtime", None), in_scan=True)
+def _opened(options: str) -> NetworkSource:
+    table = parse_script(f"CREATE TABLE readings USING network OPTIONS ({options})").tables[0]
+    no_session: Any = None
+    source = open_table(no_session, table, Settings())
+    assert isinstance(source, NetworkSource)
+    return source
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab registers its source."""
+    install_penstock(monkeypatch, tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture
@@ -123,9 +135,10 @@ def test_a_table_has_the_columns_of_a_reading() -> None:
         ("start '1970-01-01T00:00+00:01'", "allowed: a moment from 1970 on"),
         ("start '9998-12-31 23:50:01'", "that leaves the 600 simulated seconds before 9999"),
         ("start '9999-12-31 23:59:59-05:00'", "that leaves the 600 simulated seconds before 9999"),
+        ("arrival 'at'", "source network cannot stamp its tuples. Remove the option arrival"),
         ("speed '0'", "speed is '0'. Write 'max' or a number above 0"),
-        ("path 'data'", "a network has no option path. Options: protocol, nodes, load"),
-        ("static 'true'", "a network has no option static"),
+        ("path 'data'", "source network has no option path. Options: protocol, nodes, load"),
+        ("static 'true'", "source network has no option static"),
     ],
 )
 def test_a_mistake_in_the_options_is_told_at_its_place(options: str, told: str) -> None:
@@ -142,9 +155,20 @@ def test_a_network_may_begin_in_1970_and_end_with_9998() -> None:
         assert _opened(options).event_time == "measured"
 
 
+def test_without_its_simulator_the_source_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock_lab.sources.network.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"network needs the package simpy, .* Install penstock\[lab\]"):
+        _opened("")
+
+
 def test_declared_columns_are_refused() -> None:
+    statement = parse_script("CREATE TABLE readings (sensor INT) USING network OPTIONS ()").tables[0]
+    table = StreamTable(
+        statement, StructType().add("sensor", IntegerType()), {}, None, None, None, Settings()
+    )
+    no_session: Any = None
     with pytest.raises(InputError, match="a network has fixed columns: sensor, sequence, value, measured"):
-        _opened("", "(sensor INT)")
+        NetworkProvider().open(no_session, table)
 
 
 def test_the_packets_are_simulated_once(tmp_path: Path, simulated: list[NetworkSettings]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.streams import arrived, measured
-from penstock.simulate.networks.trace import simulate
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.streams import arrived, measured
+from penstock_lab.simulate.networks.trace import simulate
 
 
 def test_what_came_is_part_of_what_was_measured() -> None:

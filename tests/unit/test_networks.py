@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.errors import InputError, OptionError
-from penstock.simulate.networks.ledger import Fate
-from penstock.simulate.networks.network import Network
-from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
-from penstock.simulate.networks.trace import SCHEMA, NetworkTrace, simulate
+from penstock_lab.simulate.networks.ledger import Fate
+from penstock_lab.simulate.networks.network import Network
+from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
+from penstock_lab.simulate.networks.trace import SCHEMA, NetworkTrace, simulate
 
 BUSY = NetworkSettings(nodes=30, load=400, seconds=4, max_speed=20, queue_packets=10, seed=3)
 
@@ -63,8 +63,8 @@ def test_a_trace_says_when_packets_were_created_and_came() -> None:
 
 def test_the_same_settings_give_the_same_trace_in_another_process() -> None:
     program = (
-        "from penstock.simulate.networks.settings import NetworkSettings\n"
-        "from penstock.simulate.networks.trace import simulate\n"
+        "from penstock_lab.simulate.networks.settings import NetworkSettings\n"
+        "from penstock_lab.simulate.networks.trace import simulate\n"
         "import pyarrow as pa, sys\n"
         "trace = simulate(NetworkSettings(nodes=30, load=400, seconds=4, max_speed=20, queue_packets=10, seed=3))\n"
         "with pa.ipc.new_stream(sys.stdout.buffer, trace.packets.schema) as out: out.write_table(trace.packets)"

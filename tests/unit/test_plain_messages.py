@@ -14,9 +14,14 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "src" / "penstock"
+SOURCES = Path(__file__).parents[2] / "src"
 #: what only builds SQL or inputs, or is a list of names
-NOT_MESSAGES = ("testing", "spark/analysis/functions.py", "spark/analysis/raising.py")
+NOT_MESSAGES = (
+    "penstock/spark/analysis/functions.py",
+    "penstock/spark/analysis/raising.py",
+    "penstock_lab/generators",
+    "penstock_lab/servers",
+)
 #: what users should not meet, and what to write instead
 FORBIDDEN = {
     r"\b(?:is|are|was|were|be|been) told\b": "is reported, is logged",
@@ -115,8 +120,14 @@ def _is_sentence(text: str) -> bool:
 
 def _help_texts(name: str, tree: ast.Module) -> Iterator[ast.AST]:
     """The docstrings of commands, which `--help` prints."""
-    for node in tree.body if name.startswith("cli/") else ():
-        if isinstance(node, ast.FunctionDef) and node.name in (Path(name).stem, "quarantine", "_options"):
+    for node in tree.body if name.startswith(("penstock/cli/", "penstock_lab/cli")) else ():
+        if isinstance(node, ast.FunctionDef) and node.name in (
+            Path(name).stem,
+            "quarantine",
+            "_options",
+            "_commands",
+            "simulate",
+        ):
             first = node.body[0]
             if isinstance(first, ast.Expr):
                 yield first.value

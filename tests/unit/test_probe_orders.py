@@ -15,7 +15,7 @@ from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.probe_orders import EXACT_INPUTS, cardinality_order, plan_joins
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from penstock.simulate.joins import shaped_join as join
+from penstock_lab.simulate.joins import shaped_join as join
 from planning_cases import arrivals, planned
 
 CHAIN = join(3, [(0, 1), (1, 2)])

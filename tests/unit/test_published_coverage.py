@@ -12,8 +12,8 @@ from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.operator import WindowOperator
 from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Disorder, generated
-from penstock.simulate.windows import pane_batch, play
+from penstock_lab.simulate.disorder import SECOND, Disorder, generated
+from penstock_lab.simulate.windows import pane_batch, play
 
 PLAN = WindowPlan(
     "v",

@@ -14,16 +14,23 @@ from typer.main import get_command
 from penstock.cli.main import app
 from penstock.settings import Settings
 from penstock.sql.script.script import parse_script
+from penstock_lab.cli import app as lab_app
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "penstock"
 README = (ROOT / "README.md").read_text()
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+LAB = ROOT / "src" / "penstock_lab"
+#: by program and name
+COMMANDS = {
+    (program, name): command
+    for program, own in (("penstock", app), ("penstock-lab", lab_app))
+    for name, command in get_command(own).commands.items()  # type: ignore[attr-defined]
+}
 
 
-def _options(command: str) -> set[str]:
+def _options(command: tuple[str, str]) -> set[str]:
     """Those that users see."""
     shown = [each for each in COMMANDS[command].params if not getattr(each, "hidden", False)]
     return {option for parameter in shown for option in parameter.opts}
@@ -34,19 +41,22 @@ def _snippets(language: str) -> list[str]:
 
 
 def _calls(page: Path) -> Iterator[list[str]]:
-    """Every `penstock COMMAND ...` in code of a page, as words."""
+    """Every `penstock COMMAND ...` and `penstock-lab COMMAND ...` in code of a page, as words."""
     text = page.read_text()
-    code = [*re.findall(r"```sh\n(.*?)```", text, re.DOTALL), *re.findall(r"`(penstock [^`]+)`", text)]
+    code = [
+        *re.findall(r"```sh\n(.*?)```", text, re.DOTALL),
+        *re.findall(r"`(penstock(?:-lab)? [^`]+)`", text),
+    ]
     for line in "\n".join(code).splitlines():
-        if line.startswith("penstock "):
+        if line.startswith(("penstock ", "penstock-lab ")):
             yield shlex.split(line, comments=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page: Path) -> None:
-    for _, command, *words in _calls(page):
-        assert command in COMMANDS
-        assert {word for word in words if word.startswith("--")} <= _options(command)
+    for program, command, *words in _calls(page):
+        assert (program, command) in COMMANDS
+        assert {word for word in words if word.startswith("--")} <= _options((program, command))
 
 
 def test_every_command_and_option_is_documented() -> None:
@@ -56,11 +66,11 @@ def test_every_command_and_option_is_documented() -> None:
         (block.splitlines()[0] + line, line) for block in text.split("\n\n") for line in block.splitlines()
     ]
     for command in COMMANDS:
-        assert f"`penstock {command}" in text
+        assert f"`{' '.join(command)}" in text
         found = {
             option
             for named, line in lines
-            if f"`{command}`" in named
+            if f"`{command[1]}`" in named
             for option in re.findall(r"`(--[\w-]+)", line)
         }
         assert {option for option in _options(command) if option.startswith("--")} <= found, command
@@ -102,7 +112,7 @@ def test_the_readme_fits_two_screens() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_modules_and_targets_exist(page: Path) -> None:
     text = page.read_text()
-    packages = "spark|sql|operators|plan|control|optimizer|kernels|monitor|cli|simulate|testing"
+    packages = "spark|sql|operators|plan|control|optimizer|kernels|monitor|cli"
     for module in re.findall(rf"`((?:{packages})/[\w/]+\.py)`", text):
         assert (PACKAGE / module).exists(), module
     for command in re.findall(r"`make ([a-z-]+)`", text):
@@ -150,7 +160,7 @@ def _names(text: str) -> set[str]:
 
 def _recorded() -> Iterator[tuple[str, set[str]]]:
     """Kind and literal field names of every event the package records."""
-    for file in (PACKAGE / "spark").rglob("*.py"):
+    for file in (*(PACKAGE / "spark").rglob("*.py"), *(LAB / "sources").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("events.record", "._event")):
                 fields = {keyword.arg for keyword in node.keywords if keyword.arg}

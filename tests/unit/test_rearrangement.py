@@ -16,8 +16,8 @@ from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import ArrangementKind
 from penstock.plan.selection import Query, SelectionSet, Term
-from penstock.simulate.baselines import extreme_orders
-from penstock.simulate.selection import run_adaptive
+from penstock_lab.simulate.baselines import extreme_orders
+from penstock_lab.simulate.selection import run_adaptive
 from selection_cases import at_least, at_most, between, encode, integer_attributes
 
 #: Two queries over three attributes: who drops a tuple first depends on the data alone.

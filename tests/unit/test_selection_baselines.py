@@ -9,7 +9,7 @@ import pytest
 
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
-from penstock.simulate.baselines import extreme_orders, route_by_tickets
+from penstock_lab.simulate.baselines import extreme_orders, route_by_tickets
 from selection_cases import random_codes, random_selections
 
 

@@ -18,9 +18,9 @@ from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.operator_order import UnaryOperator
 from penstock.optimizer.probe_orders import cardinality_order, plan_joins
 from penstock.plan.joins import Method
-from penstock.simulate.joins import Phase, drawn, shaped_join
-from penstock.simulate.plan_baselines import CardinalityPolicy
-from penstock.simulate.plans import Counted, Start, count, every_order, order_seconds, play
+from penstock_lab.simulate.joins import Phase, drawn, shaped_join
+from penstock_lab.simulate.plan_baselines import CardinalityPolicy
+from penstock_lab.simulate.plans import Counted, Start, count, every_order, order_seconds, play
 
 TRIANGLE = [(0, 1), (0, 2), (1, 2)]
 COSTS = UnitCosts().times(2000)

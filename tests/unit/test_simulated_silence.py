@@ -8,8 +8,8 @@ import pytest
 
 from penstock.operators.windows.slack import FixedSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.disorder import SECOND, Arrivals
-from penstock.simulate.windows import Played, play
+from penstock_lab.simulate.disorder import SECOND, Arrivals
+from penstock_lab.simulate.windows import Played, play
 
 MINUTE = 60 * SECOND
 PLAN = WindowPlan(

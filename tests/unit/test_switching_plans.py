@@ -24,7 +24,7 @@ from penstock.control.policies.rearrangement import RearrangementPolicy
 from penstock.optimizer.averages import Averaging, AveragingSettings
 from penstock.optimizer.join_measures import JoinMeasures
 from penstock.plan.joins import JoinOrder, Method, ProbeOrder, ProbeStep
-from penstock.simulate.joins import shaped_join as join
+from penstock_lab.simulate.joins import shaped_join as join
 
 PLAN = join(3, [(0, 1), (0, 2), (1, 2)])
 #: nested loops everywhere

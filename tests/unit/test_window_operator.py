@@ -26,7 +26,7 @@ from penstock.operators.windows.slack import (
 )
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.simulate.slack_baselines import ProportionalDerivativeSlack, coverage_threshold
+from penstock_lab.simulate.slack_baselines import ProportionalDerivativeSlack, coverage_threshold
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)

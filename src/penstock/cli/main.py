@@ -20,13 +20,11 @@ from penstock.cli.import_rules import import_rules
 from penstock.cli.page import page
 from penstock.cli.results import results
 from penstock.cli.run import run
-from penstock.cli.screen import kept_clean, tell, tell_unforeseen
-from penstock.cli.simulate import simulate
+from penstock.cli.screen import run_app
 from penstock.cli.status import quarantine, status
 from penstock.cli.try_view import try_view
 from penstock.cli.verify import verify
 from penstock.cli.why import why
-from penstock.errors import PenstockError
 
 #: objects made between two searches for garbage: loading modules makes a million that are none
 _OBJECTS = 50_000
@@ -37,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, why, results, status, page, quarantine, files, verify, simulate, demo):
+for command in (run, check, explain, why, results, status, page, quarantine, files, verify, demo):
     app.command()(command)
 app.command("try")(try_view)
 app.command("import")(import_rules)
@@ -71,15 +69,7 @@ def main() -> None:
     """Entry point of the `penstock` command."""
     gc.set_threshold(_OBJECTS)
     atexit.register(_skip_last_search)
-    with kept_clean():
-        try:
-            app()
-        except PenstockError as error:
-            tell(str(error))
-            sys.exit(error.exit_code)
-        except Exception as error:
-            tell_unforeseen(error)
-            sys.exit(1)
+    run_app(app)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
-from penstock.errors import masked
+from penstock.errors import PenstockError, masked
 from penstock.redaction import users_masked
 from penstock.spark.sessions.output import OUTPUT
+
+
+def run_app(app: Callable[[], object]) -> None:
+    """Run a command line, and exit with 2 on the user's mistake, 1 on anything else, each with one line on the screen."""
+    with kept_clean():
+        try:
+            app()
+        except PenstockError as error:
+            tell(str(error))
+            sys.exit(error.exit_code)
+        except Exception as error:
+            tell_unforeseen(error)
+            sys.exit(1)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from penstock.spark.recovery.messages import quoted
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import SUBSCRIPTIONS
 from penstock.spark.sources.kafka_checks import check_broker, check_connector, check_topics
+from penstock.spark.sources.providers import StreamTable
 from penstock.spark.sources.source import (
     NO_OPTIONS,
     BoundBatch,
@@ -39,7 +40,6 @@ from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_b
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.json_stage import Block, run_raw_json
 from penstock.spark.tasks.worker import TaskReport
-from penstock.sql.script.statements import CreateTable
 
 #: options that say where a stream begins and ends, and how fast it goes
 _PACING = (
@@ -54,30 +54,19 @@ _PORTION_RECORDS = 1_000_000
 _POLLS = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
 
 
-def open_kafka(
-    spark: SparkSession,
-    table: CreateTable,
-    declared: StructType | None,
-    options: Mapping[str, str],
-    event_time: str | None,
-    settings: Settings,
-    arrival: str | None = None,
-) -> TopicsSource:
-    """Opens a topic.
+def open_kafka(spark: SparkSession, opened: StreamTable) -> TopicsSource:
+    """Opens the topics that a table declares.
 
     Args:
         spark: the session.
-        table: the statement.
-        declared: its columns, None: Kafka's own.
-        options: plain names to values.
-        event_time: the event time column, or None.
-        settings: frozen settings.
-        arrival: the column that tuples are stamped in, see `stamped`, or None.
+        opened: the table; without columns it has Kafka's own.
 
     Raises:
         InputError: no servers or no topic are named.
         ConnectionFailedError: no broker answers, a topic does not exist, or the session has no Kafka connector.
     """
+    table, declared, options = opened.statement, opened.columns, opened.options
+    event_time, settings, arrival = opened.event_time, opened.settings, opened.arrival
     servers = options.get("kafka.bootstrap.servers")
     if not servers:
         raise InputError(f"table {table.name}: the option kafka.bootstrap.servers is missing")

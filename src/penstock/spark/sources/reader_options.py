@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.simulate.networks.settings import option_names
+from collections.abc import Iterable
 
 #: of every table
-_ALWAYS = ("event_time", "event_time_format", "arrival")
-#: of a network: how its packets are played
-PLAYING = ("start", "speed", "rows_per_trigger")
+COMMON = ("event_time", "event_time_format", "arrival")
+#: of tables whose source another package registers: its event time is a TIMESTAMP
+COMMON_REGISTERED = ("event_time", "arrival")
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
 _FILES = (
     "static",
@@ -93,7 +93,6 @@ _OTHERS = {
         *("groupIdPrefix", "includeHeaders", "topic"),
     ),
     "rate": ("rows_per_second", "rampUpTime", "numPartitions"),
-    "network": (*option_names(), *PLAYING),
 }
 
 
@@ -102,17 +101,25 @@ def plain_option(name: str) -> str:
     return name if name.startswith("kafka.") else name.replace("_", "").lower()
 
 
-def known_options(source: str, stored: str | None = None) -> dict[str, str]:
-    """The options of a source: plain name -> the name as it is written.
+def reader_options(source: str, stored: str | None = None) -> tuple[str, ...]:
+    """Return the options of a built-in source as they are written, without those of every table.
 
     Args:
         source: the word after USING.
         stored: of a replay, the format of what it plays.
     """
     if source == "replay":
-        own = (*_REPLAY, *_FILES, *_FORMATS.get(stored or "parquet", ()))
-    elif source in _FORMATS:
-        own = (*_FILES, *_FILE_STREAMS, *_FORMATS[source])
-    else:
-        own = _OTHERS.get(source, ())
-    return {plain_option(name): name for name in (*_ALWAYS, *own)}
+        return (*_REPLAY, *_FILES, *_FORMATS.get(stored or "parquet", ()))
+    if source in _FORMATS:
+        return (*_FILES, *_FILE_STREAMS, *_FORMATS[source])
+    return _OTHERS.get(source, ())
+
+
+def by_plain_name(names: Iterable[str]) -> dict[str, str]:
+    """Return plain names of options to the names as they are written."""
+    return {plain_option(name): name for name in names}
+
+
+def known_options(source: str, stored: str | None = None) -> dict[str, str]:
+    """Return all options of a table over a built-in source, by plain name; see `reader_options`."""
+    return by_plain_name((*COMMON, *reader_options(source, stored)))

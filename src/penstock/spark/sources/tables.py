@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -36,7 +36,6 @@ from penstock.spark.sources.file_frames import (
 from penstock.spark.sources.json_source import JsonSource
 from penstock.spark.sources.kafka_source import open_kafka
 from penstock.spark.sources.long_lines import line_ends
-from penstock.spark.sources.network import open_network
 from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.option_paths import FILE_SOURCES, check_path
 from penstock.spark.sources.parquet_checks import nanosecond_columns, nanoseconds_refused
@@ -48,7 +47,21 @@ from penstock.spark.sources.patterns import (
     files_among_others,
     table_path,
 )
-from penstock.spark.sources.reader_options import known_options, plain_option
+from penstock.spark.sources.providers import (
+    SourceProvider,
+    StreamTable,
+    refuse_unknown,
+    registered_names,
+    registered_provider,
+)
+from penstock.spark.sources.reader_options import (
+    COMMON,
+    COMMON_REGISTERED,
+    by_plain_name,
+    known_options,
+    plain_option,
+    reader_options,
+)
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.sampled_files import sample
 from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
@@ -64,8 +77,6 @@ _TYPES = (
 
 #: options of a replay beyond the stored table's own
 _REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
-#: sources that know when their tuples come, and how they say it
-_PLAYED = {"replay": "arrival_time", "network": "its column arrived"}
 #: options that only a streaming read knows
 _STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
 #: options that count something
@@ -80,7 +91,6 @@ _NUMBERS = (
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": PARQUET, "orc": ORC}
-SOURCES = (*FILE_SOURCES, "kafka", "rate", "replay", "network")
 
 
 def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> Source:
@@ -97,39 +107,28 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         UnknownNameError: an option names a column that is not there.
         InputError: an option is missing or out of range.
     """
-    _check_options(table)
+    built_in = BUILT_IN.get(table.source)
+    provider = built_in or _registered(table)
+    common = COMMON_REGISTERED if built_in is None else COMMON
+    known = by_plain_name((*provider.options(table.options), *common))
+    _check_options(table, known)
+    if built_in is None:
+        refuse_unknown(table, known)
     options = {plain_option(name): value for name, value in table.options.items()}
     event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
     written = options.pop("eventtimeformat", None)
-    kind = table.source.lower()
-    if written is not None and (event_time is None or kind == "network"):
-        message = (
-            "a network already has timestamps. Remove event_time_format."
-            if kind == "network"
-            else "event_time_format needs the option event_time 'column'."
-        )
+    if written is not None and event_time is None:
+        message = "event_time_format needs the option event_time 'column'."
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time_format"))
     if arrival is not None:
-        _check_arrival(table, kind, event_time)
-    if kind == "kafka":
-        source: Source = open_kafka(spark, table, _declared(table), options, event_time, settings, arrival)
-    elif kind == "rate":
-        frame = _guarded(table, lambda: spark.readStream.format("rate").options(**options).load())
-        source = stream_source(frame, event_time)
-    elif kind == "replay":
-        source = _open_replay(spark, table, options, event_time, written, settings)
-    elif kind == "network":
-        source = open_network(table, options, event_time, in_scan=settings.map_in_scan)
-    elif kind in FILE_SOURCES:
-        source = _open_files(spark, table, kind, options, event_time, settings, in_scan=arrival is None)
-    else:
-        raise UnsupportedError(
-            f"table {table.name}: source {table.source} is not supported{meant(table.source, SOURCES)} "
-            f"Use {', '.join(SOURCES)}",
-            *table.at("using"),
-        )
+        _check_arrival(table, event_time)
+    opened = StreamTable(table, _declared(table), options, event_time, written, arrival, settings)
+    source = provider.open(spark, opened)
     if arrival is not None and isinstance(source, DataFrameSource):
         source = stamped(source, arrival)
+    elif arrival is not None and built_in is None:
+        message = f"source {table.source} cannot stamp its tuples. Remove the option arrival; event_time may name one of its columns."
+        raise SqlError(f"table {table.name}: {message}", *table.at("arrival"))
     if isinstance(source, DataFrameSource | ParquetSource | JsonSource | TopicsSource):
         source = _timed(spark, table, source, written)
     try:
@@ -141,6 +140,22 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         part = "event_time" if "event_time" in str(error) else about
         raise SqlError(str(error), *table.at(part)) from error
     return source
+
+
+def _registered(table: CreateTable) -> SourceProvider:
+    """The provider of another package.
+
+    Raises:
+        UnsupportedError: no package registers the source, or it does not load.
+    """
+    provider = registered_provider(table)
+    if provider is None:
+        known = (*BUILT_IN, *registered_names())
+        raise UnsupportedError(
+            f"table {table.name}: source {table.source} is not supported{meant(table.source, known)} Use {', '.join(known)}",
+            *table.at("using"),
+        )
+    return provider
 
 
 def _timed(spark: SparkSession, table: CreateTable, source: TimedSource, written: str | None) -> TimedSource:
@@ -167,7 +182,7 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
     Raises:
         InputError, ConnectionFailedError: as `open_table`.
     """
-    _check_options(table)
+    _check_options(table, known_options(table.source))
     options = {plain_option(name): value for name, value in table.options.items()}
     options.pop("static", None)
     streaming = [name for name in table.options if plain_option(name) in _STREAMING_OPTIONS]
@@ -187,7 +202,7 @@ class StoredTuples:
     """How tuples of a stream's table are stored.
 
     Attributes:
-        kind: the format, `kafka`, `rate` or `network`.
+        kind: the format, or the name of a source that is none of files.
         path: of files; None: the table is none of files.
         schema: the columns as they are stored.
         options: the reader's.
@@ -270,23 +285,14 @@ def _columns(text: str) -> StructType:
     return kind if isinstance(kind, StructType) else StructType().add("value", kind)
 
 
-def _open_files(
-    spark: SparkSession,
-    table: CreateTable,
-    kind: str,
-    options: Mapping[str, str],
-    event_time: str | None,
-    settings: Settings,
-    *,
-    in_scan: bool,
-) -> Source:
-    options = dict(options)
+def _open_files(spark: SparkSession, opened: StreamTable) -> Source:
+    table, event_time, settings = opened.statement, opened.event_time, opened.settings
+    kind, options, in_scan = table.source, dict(opened.options), opened.arrival is None
     written = options.get("path", "")
     path = _path(spark, table, options)
-    declared = _declared(table)
     at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema = declared or _inferred(table, path, reading)
+    schema = opened.columns or _inferred(table, path, reading)
     options.setdefault("maxfileage", _ANY_AGE)
     if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(written)):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
@@ -355,14 +361,16 @@ def _loaded(reader: DataFrameReader, path: str) -> DataFrame:
     return reader.options(**base_path(path)).load(by_name(files))
 
 
-def _open_replay(
-    spark: SparkSession,
-    table: CreateTable,
-    options: Mapping[str, str],
-    event_time: str | None,
-    written: str | None,
-    settings: Settings,
-) -> Source:
+def _open_rate(spark: SparkSession, opened: StreamTable) -> Source:
+    frame = _guarded(
+        opened.statement, lambda: spark.readStream.format("rate").options(**opened.options).load()
+    )
+    return stream_source(frame, opened.event_time)
+
+
+def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
+    table, options = opened.statement, opened.options
+    event_time, written = opened.event_time, opened.event_time_format
     source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
     path = _path(spark, table, dict(options))
     arrival = options.get("arrivaltime", event_time)
@@ -370,9 +378,8 @@ def _open_replay(
         raise InputError(
             f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column with the arrival time."
         )
-    declared = _declared(table)
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    schema = declared or _inferred(table, path, reader)
+    schema = opened.columns or _inferred(table, path, reader)
     stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
     if arrival not in stored.columns:
         raise UnknownNameError(
@@ -391,13 +398,14 @@ def _open_replay(
         )
     check_columns(table.name, stored.schema, event_time)
     pace = Pace.of(table, options)
-    return ReplaySource(stored.schema, stored.toArrow, event_time, arrival, pace, settings.map_in_scan)
+    in_scan = opened.settings.map_in_scan
+    return ReplaySource(stored.schema, stored.toArrow, event_time, arrival, pace, in_scan)
 
 
-def _check_arrival(table: CreateTable, kind: str, event_time: str | None) -> None:
+def _check_arrival(table: CreateTable, event_time: str | None) -> None:
     """Makes sure that the tuples of a table may be stamped with the time of their batch."""
-    if kind in _PLAYED:
-        message = f"a {kind} has the arrival time {_PLAYED[kind]}. Remove the option `arrival`; event_time may name that column."
+    if table.source == "replay":
+        message = "a replay has the arrival time arrival_time. Remove the option `arrival`; event_time may name that column."
         raise SqlError(f"table {table.name}: {message}", *table.at("arrival"))
     if event_time is not None:
         message = "set either `arrival` or `event_time`, not both"
@@ -424,9 +432,8 @@ def _path(spark: SparkSession, table: CreateTable, options: dict[str, str], *, i
     return absolute(path)
 
 
-def _check_options(table: CreateTable) -> None:
+def _check_options(table: CreateTable, known: Mapping[str, str]) -> None:
     """What is nearly an option of Penstock or of Spark's reader is a slip; further ones are handed to Spark."""
-    known = known_options(table.source, table.options.get("format"))
     for name, value in table.options.items():
         plain = plain_option(name)
         if plain not in known and not plain.startswith("kafka."):
@@ -447,3 +454,28 @@ def _guarded(table: CreateTable, load: Callable[[], T]) -> T:
         return load()
     except PySparkException as error:
         raise ConnectionFailedError(f"table {table.name}: {first_line(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltIn:
+    """A source of Penstock's own: its name after USING, and what opens it."""
+
+    name: str
+    opens: Callable[[SparkSession, StreamTable], Source]
+
+    def options(self, given: Mapping[str, str]) -> Iterable[str]:
+        return reader_options(self.name, given.get("format"))
+
+    def open(self, spark: SparkSession, table: StreamTable) -> Source:
+        return self.opens(spark, table)
+
+
+BUILT_IN: Mapping[str, SourceProvider] = {
+    each.name: each
+    for each in (
+        *(_BuiltIn(kind, _open_files) for kind in FILE_SOURCES),
+        _BuiltIn("kafka", open_kafka),
+        _BuiltIn("rate", _open_rate),
+        _BuiltIn("replay", _open_replay),
+    )
+}

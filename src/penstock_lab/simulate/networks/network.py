@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import simpy
 
-from penstock.simulate.networks.ledger import Fate, Ledger
-from penstock.simulate.networks.medium import Medium
-from penstock.simulate.networks.mobility import gauss_markov, random_waypoint, standing
-from penstock.simulate.networks.radio import SECOND, RadioTiming
-from penstock.simulate.networks.routing import Router
-from penstock.simulate.networks.settings import Mobility, NetworkSettings, Traffic
-from penstock.simulate.networks.topology import Topology
+from penstock_lab.simulate.networks.ledger import Fate, Ledger
+from penstock_lab.simulate.networks.medium import Medium
+from penstock_lab.simulate.networks.mobility import gauss_markov, random_waypoint, standing
+from penstock_lab.simulate.networks.radio import SECOND, RadioTiming
+from penstock_lab.simulate.networks.routing import Router
+from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Traffic
+from penstock_lab.simulate.networks.topology import Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

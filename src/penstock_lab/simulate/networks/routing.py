@@ -16,8 +16,8 @@ from random import Random
 
 import simpy
 
-from penstock.simulate.networks.disjoint import ReplySearch, pair, shared_nodes
-from penstock.simulate.networks.frames import (
+from penstock_lab.simulate.networks.disjoint import ReplySearch, pair, shared_nodes
+from penstock_lab.simulate.networks.frames import (
     Discovery,
     Frame,
     Kind,
@@ -30,11 +30,11 @@ from penstock.simulate.networks.frames import (
     control,
     data,
 )
-from penstock.simulate.networks.ledger import Fate, Ledger
-from penstock.simulate.networks.medium import Medium
-from penstock.simulate.networks.radio import SECOND
-from penstock.simulate.networks.settings import NetworkSettings
-from penstock.simulate.networks.topology import Topology
+from penstock_lab.simulate.networks.ledger import Fate, Ledger
+from penstock_lab.simulate.networks.medium import Medium
+from penstock_lab.simulate.networks.radio import SECOND
+from penstock_lab.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.topology import Topology
 
 #: a broadcast waits up to this long before it is queued, so that neighbours do not all answer at once
 JITTER = 10 * SECOND // 1000

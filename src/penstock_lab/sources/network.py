@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,21 +19,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.errors import CheckpointError, OptionError, SqlError, UnknownNameError
-from penstock.simulate.networks.readings import (
-    ARRIVED,
-    BEGINNING,
-    PacketCounts,
-    arrived_readings,
-    beginning_of,
-    microseconds,
-)
-from penstock.simulate.networks.settings import NetworkSettings, option_names
+from penstock.errors import CheckpointError, OptionError, SqlError, UnsupportedError
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.sources.reader_options import PLAYING, plain_option
+from penstock.spark.sources.providers import StreamTable
+from penstock.spark.sources.reader_options import by_plain_name, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource, is_prepared
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
@@ -41,7 +34,18 @@ from penstock.spark.storage.formats import NETWORK
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
 from penstock.spark.tasks.worker import TaskReport
-from penstock.sql.script.statements import CreateTable
+from penstock_lab.simulate.networks.readings import (
+    ARRIVED,
+    BEGINNING,
+    PacketCounts,
+    arrived_readings,
+    beginning_of,
+    microseconds,
+)
+from penstock_lab.simulate.networks.settings import NetworkSettings, option_names
+
+#: options that say how packets are played
+_PLAYING = ("start", "speed", "rows_per_trigger")
 
 
 class NetworkSource(ReplaySource):
@@ -107,7 +111,7 @@ class NetworkSource(ReplaySource):
 
     def _simulated(self) -> pa.Table:
         # the simulator loads what no other stream needs
-        from penstock.simulate.networks.trace import simulate
+        from penstock_lab.simulate.networks.trace import simulate
 
         packets = simulate(self._settings, reached=self._reached).packets
         pq.write_table(packets, self._packets)
@@ -152,45 +156,44 @@ class NetworkSource(ReplaySource):
         )
 
 
-def open_network(
-    table: CreateTable, options: Mapping[str, str], event_time: str | None, *, in_scan: bool
-) -> NetworkSource:
-    """Opens the network a CREATE TABLE declares.
+class NetworkProvider:
+    """What `USING network` opens; the entry point `network` of the group `penstock.sources`."""
 
-    Args:
-        table: the statement.
-        options: its options by plain name, without those that every table has.
-        event_time: name of the event time column; None: `measured`.
-        in_scan: False keeps the map stage behind the DataFrame.
+    def options(self, given: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002 - every network has all
+        """Return the options of a network, and how its packets are played."""
+        return (*option_names(), *_PLAYING)
 
-    Raises:
-        InputError: columns are declared, or an option is unknown or out of range.
-    """
-    if table.columns:
-        raise SqlError(
-            f"table {table.name}: a network has fixed columns: {', '.join(ARRIVED.names)}. Remove the declared columns",
-            *table.at(table.columns[0].name),
-        )
-    fields = {plain_option(name): name for name in (*option_names(), *PLAYING)}
-    said = {fields.get(plain_option(name), name): name for name in table.options}
-    given = {name: options[plain_option(name)] for name in said if plain_option(name) in options}
-    unknown = next((name for name in given if name not in fields.values()), None)
-    if unknown is not None:
-        allowed = ", ".join((*option_names(), *PLAYING, "event_time"))
-        raise UnknownNameError(
-            f"table {table.name}: a network has no option {unknown}. Options: {allowed}", *table.at(unknown)
-        )
-    network = {name: value for name, value in given.items() if name not in PLAYING}
-    try:
-        settings = NetworkSettings.from_options(network)
-        beginning = beginning_of(given["start"], settings.seconds) if "start" in given else BEGINNING
-    except OptionError as error:
-        raise SqlError(
-            f"table {table.name}: {error}", *table.at(said.get(error.option, error.option))
-        ) from error
-    return NetworkSource(
-        settings, beginning, event_time or "measured", Pace.of(table, options), in_scan=in_scan
-    )
+    def open(self, spark: SparkSession, table: StreamTable) -> NetworkSource:  # noqa: ARG002 - it begins without
+        """Open the network that a table declares; without an event time that is `measured`.
+
+        Raises:
+            SqlError: columns are declared, or an option is out of range.
+            UnsupportedError: simpy is not installed.
+        """
+        statement = table.statement
+        if find_spec("simpy") is None:
+            raise UnsupportedError(
+                f"table {statement.name}: source network needs the package simpy, which is not installed. Install penstock[lab].",
+                *statement.at("using"),
+            )
+        if table.columns is not None:
+            raise SqlError(
+                f"table {statement.name}: a network has fixed columns: {', '.join(ARRIVED.names)}. Remove the declared columns",
+                *statement.at(statement.columns[0].name),
+            )
+        names = by_plain_name(self.options(table.options))
+        given = {names[plain]: value for plain, value in table.options.items()}
+        network = {name: value for name, value in given.items() if name not in _PLAYING}
+        try:
+            settings = NetworkSettings.from_options(network)
+            beginning = beginning_of(given["start"], settings.seconds) if "start" in given else BEGINNING
+        except OptionError as error:
+            written = {names.get(plain_option(name)): name for name in statement.options}
+            place = statement.at(written.get(error.option, error.option))
+            raise SqlError(f"table {statement.name}: {error}", *place) from error
+        pace = Pace.of(statement, table.options)
+        event_time = table.event_time or "measured"
+        return NetworkSource(settings, beginning, event_time, pace, table.settings.map_in_scan)
 
 
 def _refuse_other(stream: str, packets: Mapping[str, Any] | None, said: Mapping[str, Any]) -> None:

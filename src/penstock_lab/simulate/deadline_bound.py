@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.simulate.deadlines import Bools, Floats, SimulatedQuery
+from penstock_lab.simulate.deadlines import Bools, Floats, SimulatedQuery
 
 Ints = npt.NDArray[np.int64]
 

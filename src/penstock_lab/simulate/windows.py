@@ -21,7 +21,7 @@ from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.slack import FixedSlack, SlackPolicy
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
-from penstock.simulate.disorder import SECOND, Arrivals
+from penstock_lab.simulate.disorder import SECOND, Arrivals
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

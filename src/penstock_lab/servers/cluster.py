@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.errors import ConnectionFailedError
-from penstock.testing.processes import LOOPBACK, ServerProcess, free_port, stop_recorded
+from penstock_lab.servers.processes import LOOPBACK, ServerProcess, free_port, stop_recorded
 
 _MASTER = "master"
 

@@ -21,7 +21,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from penstock.errors import ConnectionFailedError, InputError, PenstockError
-from penstock.testing.processes import (
+from penstock_lab.servers.processes import (
     LOOPBACK,
     ServerProcess,
     free_port,

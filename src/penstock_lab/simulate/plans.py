@@ -27,7 +27,7 @@ from penstock.optimizer.join_measures import JoinMeasures, Work, equal_pairs, wo
 from penstock.optimizer.join_model import JoinModel, SortOrders, first_keys
 from penstock.optimizer.join_statistics import JoinStatistics
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from penstock.simulate.joins import Bools, Floats, Ints, Phase, Trace
+from penstock_lab.simulate.joins import Bools, Floats, Ints, Phase, Trace
 
 #: tuples of an input that a cut compares to estimate selectivities
 _SAMPLE = 200

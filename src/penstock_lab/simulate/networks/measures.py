@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.simulate.networks.frames import Kind
-from penstock.simulate.networks.radio import SECOND
-from penstock.simulate.networks.trace import NetworkTrace
+from penstock_lab.simulate.networks.frames import Kind
+from penstock_lab.simulate.networks.radio import SECOND
+from penstock_lab.simulate.networks.trace import NetworkTrace
 
 #: the share of nodes that count as the busiest relays
 BUSIEST = 0.1

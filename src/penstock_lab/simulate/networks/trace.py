@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.simulate.networks.ledger import Fate
-from penstock.simulate.networks.medium import ChannelCounts
-from penstock.simulate.networks.network import Network
-from penstock.simulate.networks.radio import MICROSECOND
-from penstock.simulate.networks.routing import FoundPaths, RoutingCounts
-from penstock.simulate.networks.settings import NetworkSettings
+from penstock_lab.simulate.networks.ledger import Fate
+from penstock_lab.simulate.networks.medium import ChannelCounts
+from penstock_lab.simulate.networks.network import Network
+from penstock_lab.simulate.networks.radio import MICROSECOND
+from penstock_lab.simulate.networks.routing import FoundPaths, RoutingCounts
+from penstock_lab.simulate.networks.settings import NetworkSettings
 
 SCHEMA = pa.schema(
     [

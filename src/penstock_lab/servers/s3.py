@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.errors import ConnectionFailedError, InputError, PenstockError
-from penstock.testing.processes import (
+from penstock_lab.servers.processes import (
     LOOPBACK,
     ServerProcess,
     free_port,

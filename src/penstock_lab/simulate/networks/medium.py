@@ -18,9 +18,9 @@ from typing import Protocol as Interface
 
 import simpy
 
-from penstock.simulate.networks.frames import Frame, Kind
-from penstock.simulate.networks.radio import RadioTiming
-from penstock.simulate.networks.topology import Topology, members
+from penstock_lab.simulate.networks.frames import Frame, Kind
+from penstock_lab.simulate.networks.radio import RadioTiming
+from penstock_lab.simulate.networks.topology import Topology, members
 
 #: an interferer farther away than this many times the sender does no harm: 10 dB with a path loss exponent of 4
 CAPTURE_RATIO = 10 ** (10 / 40)

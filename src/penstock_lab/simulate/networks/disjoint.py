@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from penstock.simulate.networks.frames import PairReply, Route
+from penstock_lab.simulate.networks.frames import PairReply, Route
 
 
 class Forward(NamedTuple):

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.asc import AscTables, Codes, live_words, ones, restrict
-from penstock.kernels.compiled import compiled
 
 
-@compiled()
+@numba.njit(boundscheck=False)
 def alive_after_subsets(t: AscTables, codes: Codes, attributes: npt.NDArray[np.int64]) -> Any:
     """Counts the tuples whose GRB is not zero after each set of ASCs.
 
@@ -69,7 +69,7 @@ def alive_after_subsets(t: AscTables, codes: Codes, attributes: npt.NDArray[np.i
     return alive
 
 
-@compiled()
+@numba.njit(boundscheck=False)
 def extreme_costs(alive: npt.NDArray[np.int64], worst: bool) -> Any:
     """The cheapest or dearest order of ASCs, by dynamic programming over sets.
 
@@ -95,7 +95,7 @@ def extreme_costs(alive: npt.NDArray[np.int64], worst: bool) -> Any:
     return cost, last
 
 
-@compiled()
+@numba.njit(boundscheck=False)
 def route_by_lottery(
     t: AscTables, codes: Codes, attributes: npt.NDArray[np.int64], window: int, seed: int
 ) -> Any:

@@ -12,10 +12,10 @@ from random import Random
 import numpy as np
 import simpy
 
-from penstock.simulate.networks.frames import Frame, Kind
-from penstock.simulate.networks.medium import Medium
-from penstock.simulate.networks.radio import MICROSECOND, SECOND, RadioTiming
-from penstock.simulate.networks.topology import Topology
+from penstock_lab.simulate.networks.frames import Frame, Kind
+from penstock_lab.simulate.networks.medium import Medium
+from penstock_lab.simulate.networks.radio import MICROSECOND, SECOND, RadioTiming
+from penstock_lab.simulate.networks.topology import Topology
 
 #: table II: frequency hopping at 1 Mbit/s
 BIANCHI = RadioTiming(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.kernels import baselines as kernels
 from penstock.kernels.asc import Codes
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
+from penstock_lab.simulate import selection_kernels as kernels
 
 #: 2^24 sets of ASCs take 400 MB.
 _MOST_ASCS = 24

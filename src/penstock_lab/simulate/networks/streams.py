@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.simulate.disorder import Arrivals
-from penstock.simulate.networks.trace import NetworkTrace
+from penstock_lab.simulate.disorder import Arrivals
+from penstock_lab.simulate.networks.trace import NetworkTrace
 
 COLUMNS = ["sensor", "sequence", "value"]
 

@@ -1,4 +1,4 @@
-"""`penstock simulate`: makes streams whose disorder and losses are known."""
+"""`penstock-lab`: simulations, as files for a replay."""
 
 from __future__ import annotations
 
@@ -11,16 +11,29 @@ import typer
 from rich.table import Table
 
 from penstock.cli.common import named_values
+from penstock.cli.screen import run_app
 from penstock.cli.tables import table_console
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
+from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.simulate.networks.trace import NetworkTrace
+    from penstock_lab.simulate.networks.trace import NetworkTrace
 
 _DEFAULT = NetworkSettings()
+
+app = typer.Typer(
+    name="penstock-lab",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Simulate what streams are tested with."""
 
 
 class Simulated(StrEnum):
@@ -29,6 +42,7 @@ class Simulated(StrEnum):
     NETWORK = "network"
 
 
+@app.command()
 def simulate(
     what: Annotated[  # noqa: ARG001 - there is one
         Simulated, typer.Argument(help="A wireless network of sensors.", metavar="network")
@@ -73,11 +87,16 @@ def simulate(
     if twice is not None:
         raise InputError(f"--set {twice}: use its own option, --{twice.replace('_', '-')}")
     settings = NetworkSettings.from_options({**{name: str(value) for name, value in chosen.items()}, **given})
-    from penstock.simulate.networks.readings import BEGINNING, arrived_readings, beginning_of, lost_readings
+    from penstock_lab.simulate.networks.readings import (
+        BEGINNING,
+        arrived_readings,
+        beginning_of,
+        lost_readings,
+    )
 
     beginning = BEGINNING if start is None else beginning_of(start, settings.seconds)
     _check_places(output, lost)
-    from penstock.simulate.networks.trace import simulate as simulated
+    from penstock_lab.simulate.networks.trace import simulate as simulated
 
     trace = simulated(settings)
     _write(arrived_readings(trace.packets, beginning), "--output", output)
@@ -113,7 +132,7 @@ def _write(rows: pa.Table, name: str, path: Path) -> None:
 
 def _summary(trace: NetworkTrace) -> Table:
     """What became of the packets, how long they took, and what it cost."""
-    from penstock.simulate.networks.measures import measure
+    from penstock_lab.simulate.networks.measures import measure
 
     settings, measures, created = trace.settings, measure(trace), max(trace.packets.num_rows, 1)
     title = (
@@ -147,3 +166,8 @@ def _summary(trace: NetworkTrace) -> Table:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f} ms" if seconds < 1 else f"{seconds:,.2f} s"
+
+
+def main() -> None:
+    """Entry point of the `penstock-lab` command."""
+    run_app(app)
