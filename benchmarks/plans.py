@@ -37,7 +37,6 @@ from penstock.optimizer.join_measures import JoinAverages, JoinMeasures, Work, w
 from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.operator_order import UnaryOperator
-from penstock.optimizer.output_rate import Form
 from penstock.optimizer.probe_orders import cardinality_order, plan_joins
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
 from penstock_lab.simulate.join_trees import TreeQuery, every_tree, plan_tree
@@ -53,6 +52,7 @@ from penstock_lab.simulate.plans import (
     order_seconds,
     play,
 )
+from penstock_lab.simulate.printed_rates import Form
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

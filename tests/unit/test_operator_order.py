@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from penstock.optimizer.operator_order import (
     UnaryOperator,
     best_order,
-    group_rate,
-    passing_share,
     processing_seconds,
 )
+from penstock_lab.simulate.printed_rates import group_rate, passing_share
 
 CHEAP = UnaryOperator("cheap", 0.001, 0.9)
 DEAR = UnaryOperator("dear", 0.100, 0.1)

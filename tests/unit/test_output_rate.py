@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.optimizer.output_rate import Form, WindowJoin, output_rate, projection_rate, selection_rate
+from penstock.optimizer.output_rate import output_rate
 from penstock.plan.joins import Method
+from penstock_lab.simulate.printed_rates import Form, WindowJoin, projection_rate, selection_rate
 
 #: rA = 10, rB = 20, T = 3, s = 0.01, C_N = 1 ms, C_H = 2 ms, |A| = 5, |B| = 4
 JOIN = WindowJoin((10.0, 20.0), 3.0, 0.01, 0.001, 0.002, (5, 4))
@@ -75,8 +76,7 @@ def test_expiry_that_scans_nothing_costs_nothing() -> None:
 
 def test_a_join_that_keeps_up_puts_out_what_arrives() -> None:
     assert output_rate(12, 0.5) == 12
-    assert output_rate(12, 0.5, Form.PRINTED) == 24
-    assert output_rate(12, 2) == output_rate(12, 2, Form.PRINTED) == 6
+    assert output_rate(12, 2) == 6
     assert JOIN.output_rate() == pytest.approx(12 / 1.02)
     assert JOIN.output_rate(Form.PRINTED) == pytest.approx(10 / 1.02)
     assert JOIN.output_rate(methods=(Method.NESTED, Method.NESTED)) == pytest.approx(12 / 1.26)

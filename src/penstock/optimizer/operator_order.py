@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.optimizer.output_rate import unary_rate
-
 
 @dataclass(frozen=True, slots=True)
 class UnaryOperator:
@@ -57,21 +55,3 @@ def processing_seconds(order: Sequence[UnaryOperator]) -> float:
         seconds += share * operator.seconds
         share *= operator.selectivity
     return seconds
-
-
-def passing_share(operators: Sequence[UnaryOperator]) -> float:
-    """Share of tuples that pass all of them, were they independent."""
-    share = 1.0
-    for operator in operators:
-        share *= operator.selectivity
-    return share
-
-
-def group_rate(order: Sequence[UnaryOperator], rate: float) -> float:
-    """r_o of the group in this order, tuples a second.
-
-    Args:
-        order: of the operators.
-        rate: r_i, tuples a second that come.
-    """
-    return unary_rate(rate, processing_seconds(order), passing_share(order))

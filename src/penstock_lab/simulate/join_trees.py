@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from penstock.optimizer.operator_order import (
     UnaryOperator,
     best_order,
-    group_rate,
-    passing_share,
     processing_seconds,
 )
-from penstock.optimizer.output_rate import Form, WindowJoin
 from penstock.plan.joins import Method
+from penstock_lab.simulate.printed_rates import Form, WindowJoin, group_rate, passing_share
 
 #: up to so many streams all trees without cross products are looked at
 ENUMERATED_STREAMS = 6
