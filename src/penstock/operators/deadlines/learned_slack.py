@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,11 @@ class LearnedSlack:
     def slack(self) -> int:
         """K, microseconds."""
         return self._policy.slack
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a status says of it: the policy and what K follows from."""
+        return {"slack_policy": self._plan.slack_policy.policy, "slack_figures": self._policy.figures()}
 
     @property
     def promised(self) -> bool:

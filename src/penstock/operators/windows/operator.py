@@ -215,7 +215,8 @@ class WindowOperator:
 
     def adjust(self, gamma: int, least_horizon: int, most_delay: int) -> None:
         """Other settings hold from the next batch on."""
-        self._clocks.adjust(most_delay, least_horizon)
+        sizes = (view.plan.windows.size for view in self.views.values())
+        self._clocks.adjust(most_delay, max(least_horizon, *sizes))
         for view in self.views.values():
             view.corrector.gamma = gamma
 

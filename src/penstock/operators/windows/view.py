@@ -241,6 +241,8 @@ class View:
             final_from=self._clocks.state.final_from,
             coverage=self.judge.state.coverage if self.policy.promised else None,
             bound=self.plan.bound,
+            policy=self.plan.slack_policy.policy,
+            figures=self.policy.figures(),
         )
 
     def progress(self) -> Progress:
