@@ -82,7 +82,9 @@ def test_each_policy_answers_as_in_virtual_time_and_exactly_in_the_end(
     waits = {}
     for name, choice in CHOICES.items():
         assert multiset(run.results(name)) == expected
-        assert told[name]["standing"]["slack_policy"] == choice.policy
+        slack = run.status().views[name].slack
+        assert slack is not None
+        assert (slack.policy, slack.seconds * 1e6) == (choice.policy, told[name]["standing"]["slack"])
         aggregates = (Aggregate("sum", "value", pa.float64()), Aggregate("count", None, pa.int64()))
         windows = Windows(SECOND, SECOND // 2)
         bound = ErrorBound(0.1, 0.2)

@@ -14,14 +14,14 @@ def slack_words(standing: Mapping[str, Any]) -> str | None:
     Args:
         standing: `slack_policy` and `slack_figures`, see `SlackPolicy.figures`; times in microseconds.
     """
-    policy, known = standing.get("slack_policy"), standing.get("slack_figures") or {}
-    if policy is None:
-        return None
-    return f"{policy}: {_reason(policy, known)}"
+    policy = standing.get("slack_policy")
+    return None if policy is None else f"{policy}: {slack_reason(standing)}"
 
 
-def _reason(policy: str, known: Mapping[str, Any]) -> str:
-    match policy:
+def slack_reason(standing: Mapping[str, Any]) -> str:
+    """Format why the slack K of a view is what it is; `standing` as of `slack_words`, with a policy."""
+    known = standing.get("slack_figures") or {}
+    match standing["slack_policy"]:
         case "required" if known.get("is_learning"):
             return (
                 f"too few windows are known (final: {known['known']:,} of {known['needed']:,}); K follows the largest "
