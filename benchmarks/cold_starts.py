@@ -26,12 +26,11 @@ from rich.table import Table
 
 from expectations import Expectations
 from penstock.cli.demo_data import read_flights
-from penstock.operators.windows.clocks import Lateness
-from penstock.operators.windows.slack import FixedSlack, Ints, RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack_policies import FixedSlack, LargestDelaySlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock_lab.simulate.disorder import SECOND, Arrivals, recorded
-from penstock_lab.simulate.slack_baselines import LargestDelaySlack
 from penstock_lab.simulate.windows import play, wilson
 
 HOUR = 3600 * SECOND
@@ -70,15 +69,16 @@ class Stretch:
         return self.kept / self.windows
 
 
-class Hindsight:
+class Hindsight(SlackPolicy):
     """Answers without slack and notes what each window would have needed."""
 
     def __init__(self) -> None:
-        self.slack = 0
         self.required: dict[int, Ints] = {}
 
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
+    @property
+    def slack(self) -> int:
+        """None."""
+        return 0
 
     def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         """Keeps what was required in the end."""

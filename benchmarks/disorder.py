@@ -38,22 +38,16 @@ from cold_starts import IDLE, STRETCHES, from_cold_starts
 from expectations import Expectations
 from network_streams import WINDOWS, on_networks
 from penstock.cli.demo_data import read_flights
-from penstock.operators.windows.clocks import Lateness
-from penstock.operators.windows.slack import (
+from penstock.operators.windows.coverage import coverage_threshold
+from penstock.operators.windows.slack import Ints, RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack_policies import (
     FixedSlack,
-    Ints,
-    RequiredSlack,
-    SlackPolicy,
-    WindowOutcome,
-)
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock_lab.simulate.disorder import GAME_1, GAME_2, SECOND, Arrivals, Disorder, generated, recorded
-from penstock_lab.simulate.slack_baselines import (
     LargestDelaySlack,
     ProportionalDerivativeSlack,
     RecentDelaySlack,
-    coverage_threshold,
 )
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock_lab.simulate.disorder import GAME_1, GAME_2, SECOND, Arrivals, Disorder, generated, recorded
 from penstock_lab.simulate.windows import Played, exact, play
 
 mpl.use("Agg")
@@ -92,15 +86,16 @@ class Result:
         return float(np.mean(1 - np.minimum(replace(told, final=self.truth).errors()[1], 1)))
 
 
-class Watched:
+class Watched(SlackPolicy):
     """A policy that notes the required slack of each window as it becomes final."""
 
     def __init__(self) -> None:
-        self.slack = 0
         self.required: list[int] = []
 
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
+    @property
+    def slack(self) -> int:
+        """None."""
+        return 0
 
     def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         """Keeps what was required."""

@@ -9,13 +9,13 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from penstock.operators.windows.slack import FixedSlack, RequiredSlack, SlackPolicy
+from penstock.operators.windows.slack import RequiredSlack, SlackPolicy
+from penstock.operators.windows.slack_policies import FixedSlack, LargestDelaySlack
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock_lab.simulate.disorder import SECOND, Arrivals
 from penstock_lab.simulate.networks.settings import NetworkSettings, Protocol
 from penstock_lab.simulate.networks.streams import arrived, measured
 from penstock_lab.simulate.networks.trace import NetworkTrace, simulate
-from penstock_lab.simulate.slack_baselines import LargestDelaySlack
 from penstock_lab.simulate.windows import Played, exact, play
 
 #: where lateness comes from: two paths alone; full queues on both channels; one channel about to be full; links that break and

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from penstock.errors import InputError
+from penstock.plan.windows import SlackChoice
 
 
 class Settings(BaseModel):
@@ -63,6 +65,10 @@ class Settings(BaseModel):
     max_delay_seconds: float = Field(default=86_400.0, gt=0)
     #: a window is final no sooner after its end
     least_horizon_seconds: float = Field(default=0.0, ge=0)
+    #: how a view whose MAX_ERROR names no policy learns how long its windows wait for late tuples
+    slack_policy: Literal["required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed"] = "required"
+    #: how long they wait with the policy `fixed`; only with it
+    slack_seconds: float | None = Field(default=None, ge=0, le=86_400 * 365, validate_default=True)
     #: what late tuples are corrected from is kept so long, by the clock ...
     history_seconds: float = Field(default=604_800.0, ge=0)
     #: ... unless the log of a stream has more bytes: then its oldest part goes before
@@ -85,6 +91,27 @@ class Settings(BaseModel):
     late_windows: int = Field(default=100, ge=1, le=10_000)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(default=100, ge=1)
+
+    @property
+    def slack(self) -> SlackChoice:
+        """The slack policy of views whose hint names none."""
+        return SlackChoice(
+            self.slack_policy, None if self.slack_seconds is None else round(self.slack_seconds * 1e6)
+        )
+
+    @field_validator("slack_seconds")
+    @classmethod
+    def _belongs_to_fixed(cls, seconds: float | None, info: ValidationInfo) -> float | None:
+        policy = info.data.get("slack_policy")
+        if policy == "fixed" and seconds is None:
+            raise PydanticCustomError(
+                "slack", "slack_policy fixed needs it; set slack_seconds=30, for example"
+            )
+        if policy not in ("fixed", None) and seconds is not None:
+            raise PydanticCustomError(
+                "slack", "only slack_policy fixed has a length; set slack_policy=fixed too"
+            )
+        return seconds
 
 
 class Tuning(TypedDict, total=False):
@@ -111,6 +138,8 @@ class Tuning(TypedDict, total=False):
     idle_seconds: float
     max_delay_seconds: float
     least_horizon_seconds: float
+    slack_policy: Literal["required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed"]
+    slack_seconds: float | None
     history_seconds: float
     history_bytes: int
     shards: int | None

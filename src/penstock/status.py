@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from penstock.deprecation import warn_deprecated
+from penstock.monitor.slacks import slack_reason
 
 #: `waiting`: no batch yet; `retrying`: after a failure that can pass; `refused`: the run could not start
 State = Literal[
@@ -108,6 +109,21 @@ class DeadlineCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class SlackStatus:
+    """How long the windows of a view wait for late tuples.
+
+    Attributes:
+        policy: the slack policy that runs.
+        seconds: the slack K.
+        reason: why K is what it is, in words.
+    """
+
+    policy: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ViewStatus:
     """One view. Counts are since the first batch of the results folder.
 
@@ -119,6 +135,7 @@ class ViewStatus:
         errors: tuples, or joined rows, that the view lost because an expression raised.
         windows: windows published; None of views without windows.
         deadline: windows by outcome; None of views without a deadline.
+        slack: how long windows wait for late tuples; None of views that do not wait, and before the first answer.
     """
 
     name: str
@@ -128,6 +145,7 @@ class ViewStatus:
     errors: int = 0
     windows: WindowCounts | None = None
     deadline: DeadlineCounts | None = None
+    slack: SlackStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +272,7 @@ def view_status(
         kind: what the view is.
         stream: the stream it reads.
         counts: `rows`; of a join view `raised`; of a window view the fields of `WindowCounts`; of a view with a deadline those of
-            `DeadlineCounts`. A missing count is 0.
+            `DeadlineCounts`. A missing count is 0. `standing`: see `penstock.monitor.slacks`.
         errors: tuples that the view lost because an expression raised.
     """
 
@@ -267,7 +285,10 @@ def view_status(
     elif kind == "deadline":
         outcomes = (count(each) for each in ("created", "released", "missed", "shed", "failed"))
         deadline = DeadlineCounts(*outcomes)
-    return ViewStatus(name, kind, stream, count("rows"), errors + count("raised"), windows, deadline)
+    standing, slack = counts.get("standing") or {}, None
+    if "slack_policy" in standing:
+        slack = SlackStatus(standing["slack_policy"], standing["slack"] / 1e6, slack_reason(standing))
+    return ViewStatus(name, kind, stream, count("rows"), errors + count("raised"), windows, deadline, slack)
 
 
 def trouble_of(document: Mapping[str, Any] | None) -> Trouble | None:

@@ -26,13 +26,12 @@ from penstock.operators.windows.shard import (
     Shard,
 )
 from penstock.operators.windows.slack import (
-    FixedSlack,
     RequiredSlack,
     SlackPolicy,
 )
+from penstock.operators.windows.slack_policies import FixedSlack, ProportionalDerivativeSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock_lab.simulate.disorder import Arrivals
-from penstock_lab.simulate.slack_baselines import ProportionalDerivativeSlack
 from penstock_lab.simulate.windows import play
 from window_cases import StoredPanes, store, stream_of
 

@@ -295,7 +295,7 @@ def test_explain_tells_what_each_window_view_promises(spark: SparkSession, tmp_p
     told = engine_on(spark, write(tmp_path / "data", range(1), 10)).add_views(VIEWS).explain()
     assert (
         "sums: windows of 1 s every 0.5 s; _a0 = sum(value), _a1 = count(*), _a2 = avg(price); "
-        "at most 5 % of early answers are off by 5 % or more"
+        "slack policy required: at most 5 % of early answers are off by 5 % or more"
     ) in told
     assert "busy: windows of 2 s; _a0 = count(*), _a1 = stddev_samp(value); HAVING _a0 > 120;" in told
 

@@ -11,7 +11,6 @@ import pytest
 
 from penstock.operators.routing.routers import HashRouter, hashes_of
 from penstock.operators.windows.aggregates import Parts, lift_values
-from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.sampling import MOST_GROUPS, GroupSample, halvings_of
@@ -24,7 +23,7 @@ from penstock.operators.windows.shard import (
     OperatorPlan,
     Shard,
 )
-from penstock.operators.windows.slack import WindowOutcome
+from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
@@ -42,15 +41,12 @@ def named(groups: npt.NDArray[np.int64], naming: int = 0) -> pa.Array:
 
 
 @dataclass
-class Listener:
+class Listener(SlackPolicy):
     """A policy that keeps the newest of what it heard."""
 
     slack: int = 0
     heard: dict[int, WindowOutcome] = field(default_factory=dict)
     final: set[int] = field(default_factory=set)
-
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
 
     def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         self.heard[outcome.end] = outcome

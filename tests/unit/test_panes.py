@@ -12,7 +12,8 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Panes
-from penstock.operators.windows.slack import FixedSlack, RequiredSlack
+from penstock.operators.windows.slack import RequiredSlack
+from penstock.operators.windows.slack_policies import FixedSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 
 BOUND = ErrorBound(0.05, 0.05)

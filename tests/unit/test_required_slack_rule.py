@@ -14,9 +14,8 @@ from penstock.operators.windows.slack import (
     Ints,
     RequiredSlack,
     WindowOutcome,
-    least_slack,
-    truncated_quantile,
 )
+from penstock.operators.windows.slack_quantiles import least_slack, truncated_quantile
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import ErrorBound
 

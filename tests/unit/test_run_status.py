@@ -13,7 +13,7 @@ import pytest
 from penstock import RunStatus, StreamStatus
 from penstock.monitor.snapshot import take_lanes, take_snapshot
 from penstock.spark.run_status import run_status
-from penstock.status import DeadlineCounts, Lag, Outage, WindowCounts, trouble_of, view_status
+from penstock.status import DeadlineCounts, Lag, Outage, SlackStatus, WindowCounts, trouble_of, view_status
 
 DOCUMENT: dict[str, Any] = {
     "tried_until": None,
@@ -153,3 +153,13 @@ class Declared:
 
 def test_rows_of_a_join_view_that_is_declared_again_are_those_of_all_its_lanes() -> None:
     assert run_status(Declared()).views["pairs"].rows == 10  # type: ignore[arg-type]
+
+
+def test_a_view_says_which_slack_policy_runs_and_why_k_is_what_it_is() -> None:
+    standing = {"slack": 2_500_000, "slack_policy": "mp-k-slack", "slack_figures": {}}
+    found = view_status("w", "window", "orders", {"standing": standing})
+    assert found.slack == SlackStatus("mp-k-slack", 2.5, "K is the largest delay so far")
+    assert view_status("w", "window", "orders", {}).slack is None
+    assert view_status("w", "window", "orders", {"standing": {"slack": 3}}).slack is None, (
+        "of an earlier version"
+    )

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.deadlines import LossConstraint
-from penstock.plan.windows import ErrorBound
+from penstock.plan.windows import ErrorBound, SlackChoice
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -118,11 +118,28 @@ def test_deadlines_and_losses_are_read(hints: str, seconds: float, loss: Loss | 
 @pytest.mark.parametrize(
     ("hint", "message"),
     [
-        ("MAX_ERROR(0.05)", "expected (epsilon, delta)"),
+        ("MAX_ERROR(0.05)", "expected (epsilon, delta[, 'absolute'][, 'slack policy'])"),
         ("MAX_ERROR(0, 0.5)", "epsilon must be above 0 and below 1"),
         ("MAX_ERROR(0.1, 1)", "delta must be above 0 and below 1"),
         ("MAX_ERROR(0, 0.1, 'absolute')", "above 0"),
-        ("MAX_ERROR(0.1, 0.1, 'late')", "the third argument must be 'absolute' or absent; got 'late'"),
+        (
+            "MAX_ERROR(0.1, 0.1, 'late')",
+            "slack policy 'late' does not exist. (allowed: 'absolute', required, pd, aq-k-slack, mp-k-slack, k-slack, "
+            "fixed with a length)",
+        ),
+        (
+            "MAX_ERROR(0.1, 0.1, 'k-slak')",
+            "slack policy 'k-slak' does not exist; did you mean k-slack? (allowed",
+        ),
+        ("MAX_ERROR(0.1, 0.1, 'fixed')", "fixed needs a length, such as 'fixed 30 seconds'; got 'fixed'"),
+        ("MAX_ERROR(0.1, 0.1, 'fixed 1 month')", "fixed needs a length"),
+        ("MAX_ERROR(0.1, 0.1, 'fixed -1 second')", "fixed needs a length"),
+        ("MAX_ERROR(0.1, 0.1, 'pd 3 seconds')", "slack policy pd has no length"),
+        (
+            "MAX_ERROR(0.1, 0.1, 'pd', 'fixed 3 seconds')",
+            "expected one slack policy; got 'pd', 'fixed 3 seconds'",
+        ),
+        ("MAX_ERROR(0.1, 0.1, 7)", "slack policy 7 does not exist"),
         ("DEADLINE('soon')", "expected a length of time"),
         ("DEADLINE('1 month')", "expected a length of time"),
         ("DEADLINE(3)", "expected a length of time"),
@@ -309,3 +326,20 @@ def test_parsers_are_sqlglots_own() -> None:
     assert isinstance(lexing.parse_expression("curdate"), exp.Column)
     both = lexing.parse_expression("curdate > v:a.b AND s = 'curdate'")
     assert sorted(each.name for each in both.find_all(exp.Column)) == ["curdate", "s", "v"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "slack"),
+    [
+        ("MAX_ERROR(0.1, 0.1)", None),
+        ("MAX_ERROR(0.1, 0.1, 'pd')", SlackChoice("pd")),
+        ("MAX_ERROR(2, 0.1, 'absolute', 'AQ-K-slack')", SlackChoice("aq-k-slack")),
+        ("MAX_ERROR(0.1, 0.1, 'fixed 1 minute  30 seconds')", SlackChoice("fixed", 90_000_000)),
+        ("MAX_ERROR(0.1, 0.1, 'fixed 0 seconds')", SlackChoice("fixed", 0)),
+    ],
+)
+def test_a_hint_names_the_slack_policy(hint: str, slack: SlackChoice | None) -> None:
+    query = parse_query(f"SELECT /*+ {hint} */ count(*) FROM t GROUP BY window(ts, '1 hour')")
+    assert query.hints.slack == slack
+    assert query.hints.max_error is not None
+    assert query.hints.max_error.absolute == ("absolute" in hint)

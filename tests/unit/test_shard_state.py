@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.windows.slack import WindowOutcome
+from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import stream_of
@@ -60,14 +59,12 @@ def test_what_is_stored_in_each_batch_does_not_grow_with_age(groups: int) -> Non
 
 
 @dataclass
-class Listener:
+class Listener(SlackPolicy):
     """A policy that keeps what it hears; its slack is set from outside."""
 
     slack: int = 0
+    outlasts_horizon: bool = False
     open: set[int] = field(default_factory=set)
-
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
 
     def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         self.open.add(outcome.end)

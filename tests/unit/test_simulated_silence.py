@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.windows.slack import FixedSlack
+from penstock.operators.windows.slack_policies import FixedSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock_lab.simulate.disorder import SECOND, Arrivals
 from penstock_lab.simulate.windows import Played, play

@@ -15,18 +15,18 @@ from penstock.operators.windows.aggregates import Parts, lift_values, lower, ove
 from penstock.operators.windows.answers import Answer, Progress, Standing
 from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.content import Content
+from penstock.operators.windows.coverage import coverage_threshold
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.operators.windows.slack import (
-    FixedSlack,
     RequiredSlack,
     WindowOutcome,
 )
+from penstock.operators.windows.slack_policies import FixedSlack, ProportionalDerivativeSlack
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock_lab.simulate.slack_baselines import ProportionalDerivativeSlack, coverage_threshold
 from window_cases import StoredPanes, store, stream_of
 
 BOUND = ErrorBound(0.05, 0.05)
@@ -155,13 +155,29 @@ def test_a_view_that_learns_its_slack_is_not_final_before_it() -> None:
     assert told(feed(operator, [185])) == [(130, 1, 1, True)]
 
 
+class Guessing(FixedSlack):
+    """A slack that the horizon cuts off."""
+
+    outlasts_horizon = False
+
+
 def test_a_window_waits_no_longer_than_the_horizon() -> None:
-    operator = WindowOperator([(plan(10, 10), FixedSlack(50))], gamma=0)
+    operator = WindowOperator([(plan(10, 10), Guessing(50))], gamma=0)
     feed(operator, [1])
     assert told(feed(operator, [19])) == []
     standing = operator.standing()["v"]
     assert (standing.slack, standing.horizon) == (10, 10)
     assert told(feed(operator, [20])) == [(10, 0, 1, True)]
+
+
+def test_a_window_waits_for_a_slack_that_outlasts_the_horizon() -> None:
+    operator = WindowOperator([(plan(10, 10), FixedSlack(50))], gamma=0)
+    feed(operator, [1])
+    assert told(feed(operator, [20])) == []
+    standing = operator.standing()["v"]
+    assert (standing.slack, standing.horizon) == (50, 51)
+    assert told(feed(operator, [60])) == [(10, 0, 1, False)]
+    assert told(feed(operator, [61])) == [(10, 1, 1, True)]
 
 
 def test_a_view_says_how_far_its_windows_are_answered() -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
-from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.operators.windows.slack import FixedSlack, RequiredSlack, WindowOutcome
+from penstock.operators.windows.slack import RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack_policies import FixedSlack
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
@@ -54,15 +54,12 @@ def newest_rows(answers: Sequence[Answer]) -> dict[int, list[dict[str, object]]]
 
 
 @dataclass
-class Pupil:
+class Pupil(SlackPolicy):
     """A policy that keeps what it hears."""
 
     slack: int = 0
     promised: bool = True
     heard: list[int] = field(default_factory=list)
-
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
 
     def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         self.heard.append(outcome.end)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.figures import counted, length
+from penstock.monitor.slacks import slack_words
 
 #: kinds that a view or lane may bring about again and again, by the field that names it: the newest of each is news, and on a
 #: run's screen the first
@@ -37,7 +38,8 @@ def deadline_words(view: Mapping[str, Any]) -> str:
         if standing.get("rho", 1.0) != 1.0:
             parts.append(f"predicted costs are multiplied by {standing['rho']:.3g}")
         if standing.get("slack") is not None:
-            promised = "" if standing["promised"] else " (the MAX_ERROR promise has not started yet)"
+            waits = standing["promised"] or standing.get("slack_policy", "required") != "required"
+            promised = "" if waits else " (the MAX_ERROR promise has not started yet)"
             parts.append(f"slack {length(standing['slack'] / 1e6)}{promised}")
         if standing["waiting"]:
             parts.append(f"{standing['waiting']:,} waiting")
@@ -64,6 +66,8 @@ def deadline_lines(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     """
     yield f"view {name} with a deadline: {deadline_words(view)}"
     standing = view.get("standing", {})
+    if (slack := slack_words(standing)) is not None:
+        yield f"  slack policy {slack}"
     if standing.get("overloaded"):
         yield "  overloaded: most of its windows miss their deadline"
     if standing.get("failing"):

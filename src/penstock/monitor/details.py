@@ -24,6 +24,7 @@ from penstock.monitor.lost import overflow_words
 from penstock.monitor.networks import network_line
 from penstock.monitor.news import event_line
 from penstock.monitor.promises import Promise
+from penstock.monitor.slacks import slack_words
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 
 #: views and events named at the most
@@ -171,6 +172,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         yield f"  not answered yet: {batches} of the stream"
     if standing.get("open"):
         yield f"  not final: {why_open(standing, state, behind)}"
+    if (slack := slack_words(standing)) is not None:
+        yield f"  slack policy {slack}"
     if (promise := Promise.of(view)) is not None:
         yield f"  MAX_ERROR promise: {promise.words}"
 

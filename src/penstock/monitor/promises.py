@@ -33,7 +33,7 @@ class Promise:
         """Judge the promise of a view as `folder_status` has it, with `within` where that is known; None where it has none."""
         standing = view.get("standing") or {}
         bound, promised = standing.get("bound"), standing.get("promised")
-        if bound is None or promised is None:
+        if bound is None or promised is None or standing.get("slack_policy", "required") != "required":
             return None
         final, within, asked = int(view.get("final") or 0), view.get("within"), 1 - float(bound["delta"])
         needed = max(1, math.ceil(1 / float(bound["delta"])))

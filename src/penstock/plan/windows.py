@@ -72,6 +72,26 @@ class ErrorBound:
     absolute: bool = False
 
 
+#: the slack policies by which a view may be answered; `penstock.operators.windows.slack_policies` has them
+SLACK_POLICIES = ("required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed")
+
+
+@dataclass(frozen=True, slots=True)
+class SlackChoice:
+    """Which policy chooses the slack of a view.
+
+    Attributes:
+        policy: one of `SLACK_POLICIES`.
+        length: the slack of `fixed`, microseconds, >= 0; None with every other policy.
+    """
+
+    policy: str = "required"
+    length: int | None = None
+
+    def __str__(self) -> str:
+        return self.policy if self.length is None else f"{self.policy} {self.length / 1e6:g} seconds"
+
+
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
     """A window view over the columns of a batch.
@@ -84,6 +104,7 @@ class WindowPlan:
         aggregates: what is computed a window and group.
         bound: the error its early answers may have.
         selection: number of its condition among those of its operator, None where all tuples of the operator are its own.
+        slack: which policy chooses how long its windows wait for late tuples; None: the default one.
     """
 
     name: str
@@ -93,3 +114,9 @@ class WindowPlan:
     aggregates: tuple[Aggregate, ...]
     bound: ErrorBound
     selection: int | None = None
+    slack: SlackChoice | None = None
+
+    @property
+    def slack_policy(self) -> SlackChoice:
+        """The policy that chooses the slack."""
+        return self.slack or SlackChoice()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -402,7 +402,9 @@ class Declaring:
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
             lines += [*(explain_bound(bound) if selections else ()), *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
-            lines.append(explain_deadline(name, stream_name, deadline.bound.view))
+            view = deadline.bound.view
+            plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
+            lines.append(explain_deadline(name, stream_name, replace(view, plan=plan)))
         for definition in declared.joins.values():
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
@@ -552,7 +554,9 @@ class Declaring:
 
     def _compiled(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
         schema = arrow_schema(stream.source.schema)
-        register = WindowRegister().changed(sharing(windows, schema, stream.host), ())
+        register = WindowRegister(slack=self._settings.slack).changed(
+            sharing(windows, schema, stream.host), ()
+        )
         event_time = stream.source.event_time
         return compile_windows(0, register, schema, stream.host, self._settings, 1, event_time)
 

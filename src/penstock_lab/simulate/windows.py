@@ -18,7 +18,8 @@ from penstock.operators.windows.content import Content
 from penstock.operators.windows.grouping import group_codes
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.slack import FixedSlack, SlackPolicy
+from penstock.operators.windows.slack import SlackPolicy
+from penstock.operators.windows.slack_policies import FixedSlack
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
 from penstock_lab.simulate.disorder import SECOND, Arrivals

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from penstock.operators.windows.lifecycle import WindowStates, ends_of
 from penstock.operators.windows.operator import OperatorState
 from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
-from penstock.operators.windows.slack import RequiredSlack
+from penstock.operators.windows.slack_policies import policy_of
 from penstock.operators.windows.view import ViewState
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, WindowPlan
@@ -50,7 +51,7 @@ class LearnedSlack:
         self._parts = Parts.of(plan.aggregates)
         self._panes = Panes(self._parts, self._keys)
         self._clocks = Clocks(most_delay, max(least_horizon, plan.windows.size))
-        self._policy = RequiredSlack.of(plan)
+        self._policy = policy_of(plan)
         self._judge = Judge(plan, self._policy, floor - 1, self._panes)
         self._windows = WindowStates()
 
@@ -63,6 +64,11 @@ class LearnedSlack:
     def slack(self) -> int:
         """K, microseconds."""
         return self._policy.slack
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a status says of it: the policy and what K follows from."""
+        return {"slack_policy": self._plan.slack_policy.policy, "slack_figures": self._policy.figures()}
 
     @property
     def promised(self) -> bool:
@@ -112,12 +118,14 @@ class LearnedSlack:
         if newest is not None or oldest is not None:
             self._policy.arrived(self._clocks.take_in(newest, oldest, delays))
         if oldest is not None:
-            self._judge.brought(np.unique(self._panes_of(tuples.times)), self._clocks)
+            panes, counts = np.unique(self._panes_of(tuples.times), return_counts=True)
+            self._policy.brought(*self._clocks.in_time(panes + self._plan.windows.pane, counts))
+            self._judge.brought(panes, self._clocks)
 
     def frontier(self, moment: int) -> int:
         """Until which end windows are closed once the stream has come to a moment, microseconds; it never goes back."""
         state = self._windows
-        state.frontier = max(state.frontier, moment - self.slack, self._clocks.known)
+        state.frontier = max(state.frontier, moment - self.slack, self._known())
         return state.frontier
 
     def closed(self, ends: Iterable[int], arrival: int) -> None:
@@ -128,17 +136,19 @@ class LearnedSlack:
         if newest is None:
             return
         self._judge.look(newest, state.frontier)
-        if self._clocks.known > state.final:
-            state.final = self._clocks.known
+        # what was just heard may have shortened K
+        known = min(self._known(), state.frontier)
+        if known > state.final:
+            state.final = known
             watched = self._judge.state.watched
             self._judge.finish(sorted(end for end in watched if end <= state.final), newest, slack)
             self._panes.drop_before(self.needed)
 
     def stored(self) -> bytes:
         """What has been learned, without the tuples that are needed still; bounded as the state of a shard is."""
-        name, view = self._plan.name, ViewState(self._windows, self._judge.state)
-        operator = OperatorState(self._clocks.state, is_whole=True, views={name: view})
-        return stored_state(ShardState(None, {0: operator}, {0: {name: self._policy.memory}}))
+        view = ViewState(self._windows, self._judge.state, slack=self._policy.snapshot())
+        operator = OperatorState(self._clocks.state, is_whole=True, views={self._plan.name: view})
+        return stored_state(ShardState(None, {0: operator}))
 
     def restore(self, stored: bytes) -> None:
         """Goes on from there; the tuples are put for themselves.
@@ -146,13 +156,20 @@ class LearnedSlack:
         Raises:
             CheckpointError: another version of Penstock stored it.
         """
-        state, name = read_state(stored), self._plan.name
-        self._clocks.restore(state.operators[0].time)
-        view = state.operators[0].views[name]
+        state = read_state(stored).operators[0]
+        self._clocks.restore(state.time)
+        view = state.views[self._plan.name]
         self._windows, self._judge.state = view.windows, view.judged
-        self._policy.memory = state.memories[0][name]
+        self._policy.restore(view.slack)
         self._policy.arrived(self._clocks.lateness)
         self._judge.tell_again()
+
+    def _known(self) -> int:
+        """Windows that end by then are known in full, and closed."""
+        clocks = self._clocks
+        if clocks.newest is None or not self._policy.outlasts_horizon:
+            return clocks.known
+        return min(clocks.known, clocks.newest - self.slack - 1)
 
     def _panes_of(self, times: Integers) -> Integers:
         pane, start = self._plan.windows.pane, self._plan.windows.start

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -60,6 +60,8 @@ class Standing:
         coverage: expected share of a window's tuples that an early answer contains; None before that is known.
         final_from: no window is final before `newest` is there, as the stream was observed too briefly; None before any tuple.
         bound: the error that its early answers may have.
+        policy: the slack policy that chooses K.
+        figures: what K follows from, see `SlackPolicy.figures`.
     """
 
     slack: int
@@ -74,6 +76,8 @@ class Standing:
     final_from: int | None
     coverage: float | None
     bound: ErrorBound
+    policy: str = "required"
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,20 @@ class Clocks:
         self._set(max(state.largest, int(delays.max(initial=0))))
         return replace(self.lateness, delays=delays)
 
+    def in_time(self, ends: Ints, tuples: Ints) -> tuple[Ints, Ints]:
+        """Say by which slack the tuples of the newest batch are in time, without those that tell nothing.
+
+        Args:
+            ends: int64, ends of the panes that they lie in, microseconds.
+            tuples: int64, how many each has.
+
+        Returns:
+            The least slack with which every window that a pane belongs to is answered after they came, and their number.
+        """
+        slacks: Ints = np.maximum(self.at - ends + 1, 0)
+        is_told = slacks <= self._most_delay
+        return slacks[is_told], tuples[is_told]
+
     def reach(self, moment: int | None) -> None:
         """The stream is taken to have come to a moment, None: to what was seen."""
         known = [each for each in (self.newest, moment) if each is not None]

@@ -15,10 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+import pyarrow as pa
+
 from penstock.operators.windows.clocks import Clocks
+from penstock.operators.windows.coverage import window_threshold
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.selections import WindowPanes
-from penstock.operators.windows.slack import RequiredSlack, SlackPolicy, WindowOutcome
+from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.operators.windows.slack_memory import Ints
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
@@ -85,21 +88,6 @@ class Judge:
         self._panes = panes
         self.state = Judged()
 
-    @property
-    def promised(self) -> bool:
-        """Whether the view's bound can be promised."""
-        return bool(getattr(self.policy, "promised", False))
-
-    @property
-    def has_learned(self) -> bool:
-        """Whether the policy has heard of a final window."""
-        return isinstance(self.policy, RequiredSlack) and len(self.policy.memory) > 0
-
-    @property
-    def is_learning(self) -> bool:
-        """Whether the policy hears of windows that wait for their answer."""
-        return isinstance(self.policy, RequiredSlack) and self.policy.is_learning
-
     def brought(self, panes: Ints, clocks: Clocks) -> None:
         """The newest batch has brought tuples: nothing is learned from windows with such that it has left far behind.
 
@@ -158,8 +146,7 @@ class Judge:
     def forget(self, end: int) -> None:
         """The policy does not hear of a window any more."""
         self.state.watched.pop(end, None)
-        if isinstance(self.policy, RequiredSlack):
-            self.policy.forget(end)
+        self.policy.forget(end)
 
     def look(self, newest: int, frontier: int) -> None:
         """Tells what is known of the windows that are due to be looked at, closed or awaited ones."""
@@ -202,6 +189,8 @@ class Judge:
         for end, arrived in self._hear(heard).items():
             outcome = state.watched[end].outcome
             assert outcome is not None, "heard above"
+            if self.policy.aims_at_coverage:
+                outcome = replace(outcome, threshold=self._threshold(end))
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
             until = end + slack - 1
             share = 1.0 if arrived <= until else self._panes.coverage(end - size, end, until)
@@ -225,6 +214,13 @@ class Judge:
             own.outcome = WindowOutcome(end, own.slack, share, required, int(closer[rank]))
             own.heard = newest
         return arrived
+
+    def _threshold(self, end: int) -> float:
+        """The coverage that the bound of a window needs."""
+        contents = self._panes.contents(end - self._plan.windows.size, end)
+        partials = pa.concat_tables([content.partials for content in contents])
+        keys = [name for name, _ in self._plan.keys]
+        return window_threshold(partials, keys, self._plan.aggregates, self._plan.bound)
 
     def _judge_anew(self, end: int, watched: Watched, arrival: int, slack: int) -> None:
         """A window is answered, or closed, with what has arrived by then."""

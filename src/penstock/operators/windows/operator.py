@@ -62,7 +62,7 @@ class PaneBatch:
 
 @dataclass(slots=True)
 class OperatorState:
-    """Everything an operator remembers but its panes and its policies' memories.
+    """Everything an operator remembers but its panes.
 
     Attributes:
         time: see `StreamTime`.
@@ -208,9 +208,15 @@ class WindowOperator:
         for name in [each for each in self.views if each not in names]:
             del self.views[name]
 
+    def choose(self, name: str, plan: WindowPlan, policy: SlackPolicy) -> None:
+        """Another policy chooses the slack of a view from now on; it hears of the windows that are not final."""
+        policy.arrived(self._clocks.lateness)
+        self.views[name].choose(plan, policy)
+
     def adjust(self, gamma: int, least_horizon: int, most_delay: int) -> None:
         """Other settings hold from the next batch on."""
-        self._clocks.adjust(most_delay, least_horizon)
+        sizes = (view.plan.windows.size for view in self.views.values())
+        self._clocks.adjust(most_delay, max(least_horizon, *sizes))
         for view in self.views.values():
             view.corrector.gamma = gamma
 
@@ -249,7 +255,9 @@ class WindowOperator:
             view.policy.arrived(lateness)
             own = {} if partials is None else self._tuples.get(view.plan.selection, {})
             if own and not batch.makes_whole:
-                view.judge.brought(np.array(sorted(own)), self._clocks)
+                starts, counts = np.array(sorted(own.items())).T
+                view.policy.brought(*self._clocks.in_time(starts + self.pane, counts))
+                view.judge.brought(starts, self._clocks)
 
     def _merge_arrivals(self, panes: Sequence[int]) -> None:
         """Nothing depends on when rows arrived before the first end of a window, but for what was said before it."""

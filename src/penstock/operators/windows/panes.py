@@ -196,6 +196,10 @@ class Panes:
             self._coverages[place] = sum(known for known, _ in counts) / sum(every for _, every in counts)
         return self._coverages[place]
 
+    def contents(self, first: int, last: int) -> list[Content]:
+        """The rows of the panes that start in [first, last), by arrival, pane by pane."""
+        return [self._panes[start].content for start in self.starts(first, last)]
+
     def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
         """When the newest rows of windows [end - size, end) arrived."""
         return [self._newest_arrival(end - size, end) for end in ends]

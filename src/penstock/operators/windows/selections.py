@@ -297,6 +297,10 @@ class SelectedPanes:
         _, arrivals, rows = self._between(first, last)
         return float(rows[arrivals <= arrival].sum() / rows.sum())
 
+    def contents(self, first: int, last: int) -> list[Content]:
+        """See `Panes.contents`."""
+        return self._shared.content(self._selection, first, last)
+
     def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """See `Panes.results`."""
         return self._shared.results(self._selection, plan, ends)

@@ -19,8 +19,7 @@ from penstock.operators.windows.arrival_steps import ArrivalStep, by_step, witho
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
-from penstock.operators.windows.slack import RequiredSlack
-from penstock.operators.windows.slack_memory import SlackMemory
+from penstock.operators.windows.slack_policies import policy_of
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
 
@@ -117,7 +116,6 @@ class Shard:
     def __init__(self) -> None:
         self._version: int | None = None
         self._operators: dict[int, WindowOperator] = {}
-        self._policies: dict[int, dict[str, RequiredSlack]] = {}
         self._dropped: set[int] = set()
 
     @classmethod
@@ -146,7 +144,7 @@ class Shard:
             return shard
         program = programs(state.version)
         for plan in program.operators:
-            shard._begin(program, plan, state.memories[plan.id]).restore(state.operators[plan.id])
+            shard._begin(program, plan).restore(state.operators[plan.id])
         shard._version = state.version
         operators = shard._operators
         for (operator, start), pieces in panes.items():
@@ -172,11 +170,7 @@ class Shard:
     def scalars(self) -> bytes:
         """Everything but the panes, and what is taken after each batch."""
         operators = {id_: operator.snapshot() for id_, operator in self._operators.items()}
-        memories = {
-            id_: {name: policy.memory for name, policy in policies.items()}
-            for id_, policies in self._policies.items()
-        }
-        return stored_state(ShardState(self._version, operators, memories))
+        return stored_state(ShardState(self._version, operators))
 
     def take_changes(self) -> Iterator[tuple[int, int, int, list[bytes]]]:
         """The panes to store since the last call: (operator, start, pieces that stay, those that follow them);
@@ -265,24 +259,23 @@ class Shard:
         self._version = program.version
         wanted = {plan.id: plan for plan in program.operators}
         for id_ in [each for each in self._operators if each not in wanted]:
-            del self._operators[id_], self._policies[id_]
+            del self._operators[id_]
             self._dropped.add(id_)
         for id_, plan in wanted.items():
             operator = self._operators.get(id_)
             if operator is None:
-                self._begin(program, plan, {})
+                self._begin(program, plan)
                 continue
             operator.keep({view.name for view in plan.views})
             operator.adjust(program.gamma, program.least_horizon, program.most_delay)
-            self._policies[id_] = {name: self._policies[id_][name] for name in operator.views}
+            for view in plan.views:
+                if view.slack_policy != operator.views[view.name].plan.slack_policy:
+                    operator.choose(view.name, view, policy_of(view))
 
-    def _begin(
-        self, program: KeyedProgram, plan: OperatorPlan, memories: Mapping[str, SlackMemory]
-    ) -> WindowOperator:
-        """An operator without state, but for what its policies remember."""
-        policies = {view.name: RequiredSlack.of(view, memories.get(view.name)) for view in plan.views}
+    def _begin(self, program: KeyedProgram, plan: OperatorPlan) -> WindowOperator:
+        """An operator without state."""
         operator = WindowOperator(
-            [(view, policies[view.name]) for view in plan.views],
+            [(view, policy_of(view)) for view in plan.views],
             program.gamma,
             program.least_horizon,
             program.most_delay,
@@ -291,7 +284,7 @@ class Shard:
             plan.since,
             dict(plan.floors),
         )
-        self._operators[plan.id], self._policies[plan.id] = operator, policies
+        self._operators[plan.id] = operator
         return operator
 
 

@@ -16,8 +16,8 @@ from penstock.operators.windows.corrector import Registered
 from penstock.operators.windows.judge import Judged, Watched
 from penstock.operators.windows.lifecycle import Told, WindowStates
 from penstock.operators.windows.operator import OperatorState
-from penstock.operators.windows.slack import WindowOutcome
-from penstock.operators.windows.slack_memory import Ints, SlackMemory
+from penstock.operators.windows.slack import SlackState, WindowOutcome
+from penstock.operators.windows.slack_memory import Ints
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.operators.windows.view import ViewState
 
@@ -29,21 +29,15 @@ class ShardState:
     Attributes:
         version: the plan version of the program it followed last, None before the first one.
         operators: by id.
-        memories: of the slack policies, by operator and view.
     """
 
     version: int | None
     operators: Mapping[int, OperatorState]
-    memories: Mapping[int, Mapping[str, SlackMemory]]
 
 
 def stored_state(state: ShardState) -> bytes:
     """The state in bytes."""
-    views = [
-        (view, state.memories[id_][name])
-        for id_, operator in state.operators.items()
-        for name, view in operator.views.items()
-    ]
+    views = [view for operator in state.operators.values() for view in operator.views.values()]
     header = {
         "plan": state.version,
         "operators": [
@@ -51,18 +45,16 @@ def stored_state(state: ShardState) -> bytes:
                 "id": id_,
                 "time": asdict(operator.time),
                 "is_whole": operator.is_whole,
-                "views": [
-                    _scalars(name, view, state.memories[id_][name]) for name, view in operator.views.items()
-                ],
+                "views": [_scalars(name, view) for name, view in operator.views.items()],
             }
             for id_, operator in state.operators.items()
         ],
     }
     tables = {
-        "told": _told([view.windows.told for view, _ in views]),
-        "watched": _watched([view.judged.watched for view, _ in views]),
-        "registered": _registered([view.registered.ends for view, _ in views]),
-        "remembered": _remembered([memory for _, memory in views]),
+        "told": _told([view.windows.told for view in views]),
+        "watched": _watched([view.judged.watched for view in views]),
+        "registered": _registered([view.registered.ends for view in views]),
+        "slacks": _slacks([view.slack for view in views]),
     }
     return packed(tables, header)
 
@@ -76,7 +68,7 @@ def read_state(stored: bytes) -> ShardState:
     found = unpacked(stored)
     operators: dict[int, OperatorState] = {}
     views: list[ViewState] = []
-    debts: list[float] = []
+    numbers: list[dict[str, float]] = []
     for each in found.header["operators"]:
         own = {}
         for scalars in each["views"]:
@@ -87,19 +79,21 @@ def read_state(stored: bytes) -> ShardState:
             )
             own[scalars["name"]] = view
             views.append(view)
-            debts.append(scalars["debt"])
+            numbers.append(scalars["slack"] if "slack" in scalars else {"debt": scalars["debt"]})
         operators[each["id"]] = OperatorState(StreamTime(**each["time"]), each["is_whole"], own)
     for number, end, revision, arrival in _rows(found.tables["told"]):
         views[number].windows.told[end] = Told(revision, arrival)
     for number, end in _rows(found.tables["registered"]):
         views[number].registered.ends.add(end)
     _read_watched(found.tables["watched"], views)
-    remembered = iter(_read_remembered(found.tables["remembered"], debts))
-    memories = {id_: {name: next(remembered) for name in own.views} for id_, own in operators.items()}
-    return ShardState(found.header["plan"], operators, memories)
+    read = _read_slacks if "slacks" in found.tables else _read_remembered
+    arrays = read(found.tables["slacks" if "slacks" in found.tables else "remembered"], len(views))
+    for view, known, remembered in zip(views, numbers, arrays, strict=True):
+        view.slack = SlackState(known, remembered)
+    return ShardState(found.header["plan"], operators)
 
 
-def _scalars(name: str, view: ViewState, memory: SlackMemory) -> dict[str, Any]:
+def _scalars(name: str, view: ViewState) -> dict[str, Any]:
     return {
         "name": name,
         "frontier": view.windows.frontier,
@@ -107,7 +101,7 @@ def _scalars(name: str, view: ViewState, memory: SlackMemory) -> dict[str, Any]:
         "coverage": view.judged.coverage,
         "oldest": view.registered.oldest,
         "newest": view.registered.newest,
-        "debt": memory.debt,
+        "slack": dict(view.slack.numbers),
     }
 
 
@@ -159,24 +153,37 @@ def _registered(views: list[set[int]]) -> pa.Table:
     return pa.table({"view": _views(ends), "end": _integers(chain.from_iterable(ends))})
 
 
-def _remembered(memories: list[SlackMemory]) -> pa.Table:
-    """A row for each final window that a policy remembers."""
-    sizes = [memory.sizes for memory in memories]
-    required = _lists(chain.from_iterable(sizes), [memory.required for memory in memories])
-    settled = pa.array(np.concatenate([np.zeros(0, np.int64), *(memory.settled for memory in memories)]))
-    return pa.table({"view": _views(sizes), "required": required, "settled": settled})
+def _slacks(states: list[SlackState]) -> pa.Table:
+    """A row for each array that a policy remembers."""
+    arrays = [each for state in states for each in state.arrays.values()]
+    return pa.table(
+        {
+            "view": _views([state.arrays for state in states]),
+            "name": pa.array([name for state in states for name in state.arrays], pa.string()),
+            "values": _lists(map(len, arrays), arrays),
+        }
+    )
 
 
-def _read_remembered(table: pa.Table, debts: list[float]) -> list[SlackMemory]:
+def _read_slacks(table: pa.Table, views: int) -> list[dict[str, Ints]]:
+    offsets, values = _of_lists(table.column("values"))
+    found: list[dict[str, Ints]] = [{} for _ in range(views)]
+    for row, (number, name) in enumerate(_rows(table.drop_columns(["values"]))):
+        found[number][name] = values[offsets[row] : offsets[row + 1]]
+    return found
+
+
+def _read_remembered(table: pa.Table, views: int) -> list[dict[str, Ints]]:
+    """What earlier versions stored, a row for each final window that `RequiredSlack` remembers."""
     offsets, groups = _of_lists(table.column("required"))
-    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(len(debts) + 1))
+    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(views + 1))
     settled = table.column("settled").to_numpy()
-    memories = []
-    for number, debt in enumerate(debts):
+    found = []
+    for number in range(views):
         own = offsets[rows[number] : rows[number + 1] + 1]
         known = settled[rows[number] : rows[number + 1]]
-        memories.append(SlackMemory(debt, groups[own[0] : own[-1]], np.diff(own), known))
-    return memories
+        found.append({"required": groups[own[0] : own[-1]], "sizes": np.diff(own), "settled": known})
+    return found
 
 
 def _lists(lengths: Iterable[int], groups: Sequence[Ints]) -> pa.Array:
@@ -192,7 +199,7 @@ def _of_lists(lists: pa.ChunkedArray) -> tuple[Ints, Ints]:
     return np.append(0, np.cumsum(lengths)), pc.list_flatten(lists).to_numpy()
 
 
-def _views(members: list[Any]) -> pa.Array:
+def _views(members: Sequence[Any]) -> pa.Array:
     """The number of its view for each member of each view."""
     return pa.array(np.repeat(np.arange(len(members), dtype=np.int32), [len(own) for own in members]))
 

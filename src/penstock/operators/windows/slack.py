@@ -6,7 +6,7 @@ of what its answer was worth; it says which slack to use next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Protocol
@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.slack_memory import Ints, SlackMemory
+from penstock.operators.windows.slack_quantiles import least_slack, truncated_quantile
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import ErrorBound, WindowPlan
 
@@ -34,9 +35,6 @@ _LEAST_OF_AGE = 2 / 3
 _MOST_BEYOND = 6
 #: of a window with more groups so many required slacks are kept
 _MOST_GROUPS = 64
-#: the loss of the next window is at most so many times the largest of those known
-_BEYOND_KNOWN = 2
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +49,8 @@ class WindowOutcome:
             some that stand for all.
         settled: the least slack from which on the answers of all but a share delta of the groups stay within half of epsilon
             of what is known.
+        threshold: the coverage that its bound needs, lambda_thr of the paper (see `coverage`); None where its policy does not
+            aim at one, or the window is not final.
     """
 
     end: int
@@ -58,6 +58,7 @@ class WindowOutcome:
     coverage: float
     required: Ints
     settled: int = 0
+    threshold: float | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -70,17 +71,65 @@ class WindowOutcome:
         return _violated(self.required, self.slack)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SlackState:
+    """What a policy remembers, to be stored; it hears of pending windows and of lateness again when it is restored.
+
+    Attributes:
+        numbers: by name.
+        arrays: int64, by name.
+    """
+
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    arrays: Mapping[str, Ints] = field(default_factory=dict)
+
+
 class SlackPolicy(Protocol):
-    """Chooses the slack of one view in one shard."""
+    """Chooses the slack of one view in one shard. All members but `slack` have a body for policies that need no other."""
 
     @property
     def slack(self) -> int:
         """The slack to use now."""
 
-    def arrived(self, lateness: Lateness) -> None:
-        """Takes in how late the stream is."""
+    @property
+    def outlasts_horizon(self) -> bool:
+        """Whether windows wait for K where it is longer than the horizon: none is final before K answers it."""
+        return True
 
-    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
+    @property
+    def aims_at_coverage(self) -> bool:
+        """Whether outcomes of final windows need a `threshold`."""
+        return False
+
+    @property
+    def promised(self) -> bool:
+        """Whether the error bound can be promised."""
+        return False
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether it has heard of a final window."""
+        return False
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether it wants to hear of windows that wait for their answer."""
+        return False
+
+    def arrived(self, lateness: Lateness) -> None:  # noqa: ARG002
+        """Takes in how late the stream is."""
+        return
+
+    def brought(self, slacks: Ints, tuples: Ints) -> None:  # noqa: ARG002
+        """Takes in the view's own tuples of a batch.
+
+        Args:
+            slacks: the least slack that each of some panes needs for its tuples to be in time for every window of theirs, microseconds.
+            tuples: how many each has.
+        """
+        return
+
+    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:  # noqa: ARG002
         """Takes in what a window was worth: any number of times before it is final, once as final.
 
         Args:
@@ -88,19 +137,23 @@ class SlackPolicy(Protocol):
             age: event time since the window's end, microseconds.
             final: whether all its tuples are known; else `coverage`, `required` and `settled` may still change.
         """
+        return
 
+    def forget(self, end: int) -> None:  # noqa: ARG002
+        """A window is never told as final."""
+        return
 
-@dataclass(slots=True)
-class FixedSlack:
-    """A slack that never changes: K-slack, a fixed watermark, or none at all."""
+    def snapshot(self) -> SlackState:
+        """What it remembers, as it is: to be stored before anything else happens."""
+        return SlackState()
 
-    slack: int
+    def restore(self, state: SlackState) -> None:  # noqa: ARG002
+        """Goes on from a state of its own."""
+        return
 
-    def arrived(self, lateness: Lateness) -> None:
-        """Not looked at."""
-
-    def known(self, outcome: WindowOutcome, age: int, *, final: bool = False) -> None:
-        """Not looked at."""
+    def figures(self) -> dict[str, float]:
+        """What K follows from, by name; times in microseconds."""
+        return {}
 
 
 @dataclass(slots=True)
@@ -130,7 +183,7 @@ class _Pending:
 
 
 @dataclass(slots=True)
-class RequiredSlack:
+class RequiredSlack(SlackPolicy):
     """Ours: the least slack that all but a share delta of the known windows' groups would have needed.
 
     - A window's loss at K is the share of its groups that needed more. K is the least slack at which
@@ -177,15 +230,9 @@ class RequiredSlack:
         self._most_windows = ceil(max(_REMEMBERED, _WELL_KNOWN * self.overlap) / self.bound.delta)
 
     @classmethod
-    def of(cls, plan: WindowPlan, memory: SlackMemory | None = None) -> RequiredSlack:
-        """The policy of a view.
-
-        Args:
-            plan: the view.
-            memory: what it remembers, None: nothing.
-        """
-        windows = plan.windows
-        return cls(plan.bound, sqrt(windows.size / windows.slide), memory=memory or SlackMemory())
+    def of(cls, plan: WindowPlan) -> RequiredSlack:
+        """The policy of a view."""
+        return cls(plan.bound, sqrt(plan.windows.size / plan.windows.slide))
 
     @property
     def slack(self) -> int:
@@ -198,6 +245,16 @@ class RequiredSlack:
     def promised(self) -> bool:
         """Whether enough windows are final for the bound to be more than a hope."""
         return len(self.memory) >= self._least_windows * self.overlap
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether a final window is known."""
+        return len(self.memory) > 0
+
+    @property
+    def outlasts_horizon(self) -> bool:
+        """Whether windows wait for K beyond the horizon: as long as it is learned."""
+        return self.is_learning
 
     @property
     def is_learning(self) -> bool:
@@ -234,6 +291,26 @@ class RequiredSlack:
         """A window is never told as final."""
         if self._pending.pop(end, None) is not None:
             self._slack = None
+
+    def snapshot(self) -> SlackState:
+        """The memory; see `SlackPolicy`."""
+        memory = self.memory
+        arrays = {"required": memory.required, "sizes": memory.sizes, "settled": memory.settled}
+        return SlackState({"debt": memory.debt}, arrays)
+
+    def restore(self, state: SlackState) -> None:
+        """Goes on with a memory; see `SlackPolicy`."""
+        self.memory = SlackMemory(state.numbers["debt"], **state.arrays)
+        self._slack = None
+
+    def figures(self) -> dict[str, float]:
+        """How many windows are known, how many are needed, and the largest delay."""
+        return {
+            "known": len(self.memory),
+            "needed": ceil(self._least_windows * self.overlap),
+            "is_learning": self.is_learning,
+            "largest": self._largest,
+        }
 
     def _chosen(self) -> int:
         known = len(self.memory)
@@ -302,43 +379,6 @@ class RequiredSlack:
         return least_slack(required, kept, level, self.overlap)
 
 
-def least_slack(required: Ints, sizes: Ints, level: float, overlap: float = 1.0) -> int:
-    """The least slack at which the expected loss of the next window is at most `level`.
-
-    Args:
-        required: int64, required slacks of the groups of windows, those of a window together.
-        sizes: int64[windows], how many each has, at least one.
-        level: of the loss, the share of a window's groups that need more; for the next window a bound in expectation where B bounds its loss.
-        overlap: windows that tell the same thing.
-
-    Returns:
-        The least K with (n mean loss(K) + B(K)) / (n + 1) <= level, n = windows / overlap; where there is none the largest
-        required slack. B bounds the loss of the next window: twice the largest of those known, at most 1, as it is with one
-        group. Source: conformal risk control, Angelopoulos et al. 2024, (4).
-    """
-    n = len(sizes) / overlap
-    # more than that is not allowed, whatever B
-    most = min(len(required), int((n + 1) * level / n * len(sizes) * sizes.max()) + 2)
-    largest = np.argpartition(required, len(required) - most)[-most:]
-    order = largest[np.argsort(required[largest])[::-1]]
-    window = np.repeat(np.arange(len(sizes)), sizes)[order]
-    each = 1 / sizes[window]
-    # element i: of a slack just below the i-th largest
-    mean = np.cumsum(each) / len(sizes)
-    bound = np.minimum(1.0, _BEYOND_KNOWN * np.maximum.accumulate(_ranks(window) * each))
-    place = int(np.searchsorted(n * mean + bound, (n + 1) * level + _ROUNDING, "right"))
-    return int(required[order[min(place, most - 1)]])
-
-
-def _ranks(labels: Ints) -> Ints:
-    """Of each element how many of the same label there are up to it."""
-    order = np.argsort(labels, kind="stable")
-    first = np.searchsorted(labels[order], labels[order], "left")
-    ranks = np.empty(len(labels), np.int64)
-    ranks[order] = np.arange(1, len(labels) + 1) - first
-    return ranks
-
-
 def _violated(required: Ints, slack: int) -> float:
     return np.count_nonzero(required > slack) / len(required)
 
@@ -350,25 +390,3 @@ def _condensed(required: Ints) -> Ints:
         return required
     places = (2 * np.arange(_MOST_GROUPS) + 1) * groups // (2 * _MOST_GROUPS)
     return np.sort(required)[places]
-
-
-def truncated_quantile(times: Ints, limits: Ints, level: float) -> int:
-    """A quantile of times of which each is known only as it lies below a limit of its own.
-
-    Args:
-        times: int64, those known, at least one.
-        limits: int64, for each the time until which it could be known, not below it.
-        level: share of the times that lie at or below the quantile.
-
-    Returns:
-        The quantile by the product-limit estimate for right truncation: F(t) = prod over the times s > t of
-        1 - (times equal to s) / (times <= s with limits >= s). Source: Lynden-Bell 1971; Woodroofe 1985.
-    """
-    found, counts = np.unique(times, return_counts=True)
-    at_risk = np.searchsorted(np.sort(times), found, "right") - np.searchsorted(
-        np.sort(limits), found, "left"
-    )
-    below = np.cumprod((1 - counts / np.maximum(at_risk, counts))[::-1])[::-1]
-    # the share at or below each time is what lies below the next one
-    share = np.append(below[1:], 1.0)
-    return int(found[np.argmax(share >= level)])

@@ -22,7 +22,7 @@ from penstock.operators.windows.corrector import Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
 from penstock.operators.windows.selections import WindowPanes
-from penstock.operators.windows.slack import SlackPolicy
+from penstock.operators.windows.slack import SlackPolicy, SlackState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
 
@@ -37,11 +37,12 @@ class _Answering(Protocol):
 
 @dataclass(slots=True)
 class ViewState:
-    """Everything a view remembers but its policy's memory; see the parts."""
+    """Everything a view remembers; see the parts."""
 
     windows: WindowStates = field(default_factory=WindowStates)
     judged: Judged = field(default_factory=Judged)
     registered: Registered = field(default_factory=Registered)
+    slack: SlackState = field(default_factory=SlackState)
 
 
 class View:
@@ -80,13 +81,19 @@ class View:
 
     def snapshot(self) -> ViewState:
         """What the view remembers, as it is: to be stored or restored before anything else happens."""
-        return ViewState(self.windows.state, self.judge.state, self.corrector.state)
+        return ViewState(self.windows.state, self.judge.state, self.corrector.state, self.policy.snapshot())
 
     def restore(self, state: ViewState) -> None:
         """Goes on from a state; the policy hears again what it heard of windows that are not final."""
         self.windows.state = state.windows
         self.judge.state = state.judged
         self.corrector.state = state.registered
+        self.policy.restore(state.slack)
+        self.judge.tell_again()
+
+    def choose(self, plan: WindowPlan, policy: SlackPolicy) -> None:
+        """Another policy chooses the slack; it hears what was heard of windows that are not final."""
+        self.plan, self.policy, self.judge.policy = plan, policy, policy
         self.judge.tell_again()
 
     def needed(self, panes: Sequence[int]) -> set[int]:
@@ -159,11 +166,11 @@ class View:
         """A step of a batch has come of which more have come: nothing is answered before those, but as long as too little is known
         each is learned from."""
         newest = self._clocks.newest
-        if newest is not None and self.judge.is_learning:
+        if newest is not None and self.policy.is_learning:
             self._look(newest)
 
     def _look(self, newest: int) -> None:
-        if self.judge.is_learning:
+        if self.policy.is_learning:
             self.judge.awaited(self.windows.due(self._ends, newest))
         self.judge.look(newest, self.windows.state.frontier)
 
@@ -223,8 +230,8 @@ class View:
         ends, horizon = self.windows.open(self._ends), self._horizon
         return Standing(
             slack=min(self.policy.slack, horizon),
-            promised=self.judge.promised,
-            has_windows=len(ends) > 0 or self.judge.has_learned,
+            promised=self.policy.promised,
+            has_windows=len(ends) > 0 or self.policy.has_learned,
             horizon=horizon,
             newest=self._clocks.newest,
             reached=self._clocks.reached,
@@ -232,8 +239,10 @@ class View:
             oldest=int(ends[0]) if len(ends) else None,
             final=self.windows.state.final,
             final_from=self._clocks.state.final_from,
-            coverage=self.judge.state.coverage if self.judge.promised else None,
+            coverage=self.judge.state.coverage if self.policy.promised else None,
             bound=self.plan.bound,
+            policy=self.plan.slack_policy.policy,
+            figures=self.policy.figures(),
         )
 
     def progress(self) -> Progress:
@@ -248,9 +257,9 @@ class View:
 
     @property
     def _horizon(self) -> int:
-        """A window is final when its end is so far behind t_max: while the slack is learned, not before that would answer it."""
+        """A window is final when its end is so far behind t_max; where its policy outlasts the horizon, not before K answers it."""
         horizon = self._clocks.state.horizon
-        return max(horizon, self.policy.slack + 1) if self.judge.is_learning else horizon
+        return max(horizon, self.policy.slack + 1) if self.policy.outlasts_horizon else horizon
 
     def _known(self) -> int:
         """Windows that end by then are final."""
@@ -345,7 +354,7 @@ class View:
     def _answering(self) -> _Answering:
         """What makes answers by what can be promised now."""
         windows, name, size = self.windows, self.plan.name, self.plan.windows.size
-        can_promise, coverage = self.judge.promised, self.judge.state.coverage
+        can_promise, coverage = self.policy.promised, self.judge.state.coverage
         reached = self._clocks.reached
 
         def answer(end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:

@@ -46,7 +46,10 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told
-    return f"{told}; at most {100 * bound.delta:g} % of early answers are off by {error} or more"
+    most = f"at most {100 * bound.delta:g} % of early answers are off by {error} or more"
+    chosen = view.plan.slack_policy
+    promise = most if chosen.policy == "required" else f"no promise of an error ({most})"
+    return f"{told}; slack policy {chosen}: {promise}"
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:

@@ -105,11 +105,12 @@ class StreamPlans:
         self._compiled: dict[int, CompiledPlan] = {}
         self._newest = log.newest()
         self._views = SharedMap({} if self._newest is None else log.load(self._newest))
-        self._register = WindowRegister() if self._newest is None else log.load_windows(self._newest)
+        stored = WindowRegister() if self._newest is None else log.load_windows(self._newest)
+        self._register = replace(stored, slack=settings.slack)
         self._demands = NO_DEMANDS if self._newest is None else log.load_demands(self._newest)
         #: what the newest version is of
-        self._newest_parts = self._views, self._register, self._demands
-        self._changed = self._newest is None
+        self._newest_parts = self._views, stored, self._demands
+        self._changed = self._newest is None or (bool(stored.windows) and self._register != stored)
 
     @property
     def views(self) -> SharedMap[ViewDefinition]:

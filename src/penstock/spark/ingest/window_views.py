@@ -155,6 +155,7 @@ def compile_windows(
     operators: dict[int, list[tuple[RegisteredWindow, BoundWindow]]] = {}
     for each in register.windows:
         bound = binder.bind(window_query(each.definition), each.definition.name)
+        bound = replace(bound, plan=replace(bound.plan, slack=bound.plan.slack or register.slack))
         operators.setdefault(each.operator, []).append((each, bound))
     every = [bound for members in operators.values() for _, bound in members]
     derived = {each.name: each for bound in every for each in bound.derived}

@@ -7,11 +7,12 @@ finds the binding and is answered by the same views, whatever has been registere
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import SlackChoice
 from penstock.spark.storage.bases import Bases
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list
@@ -127,10 +128,12 @@ class WindowRegister:
     Attributes:
         windows: in order of registration.
         next_operator: the id of the next new operator; ids are never used again.
+        slack: the slack policy of views whose hint names none.
     """
 
     windows: tuple[RegisteredWindow, ...] = ()
     next_operator: int = 0
+    slack: SlackChoice = field(default_factory=SlackChoice)
 
     @property
     def answered(self) -> dict[str, WindowDefinition]:
@@ -152,7 +155,7 @@ class WindowRegister:
         windows = [each for each in kept if each.operator in alive]
         for number, group in enumerate(groups, self.next_operator):
             windows += [RegisteredWindow(definition, number) for definition in group]
-        return WindowRegister(tuple(windows), self.next_operator + len(groups))
+        return replace(self, windows=tuple(windows), next_operator=self.next_operator + len(groups))
 
     def begun(self, where: Callable[[WindowDefinition], Beginning]) -> WindowRegister:
         """With the views that have not begun yet beginning now."""
@@ -212,6 +215,7 @@ class PlanLog:
             **self._bases.members(version, self._encoded(views)),
             "windows": [asdict(window) for window in register.windows],
             "next_operator": register.next_operator,
+            "slack": asdict(register.slack),
             "demands": DEMANDS.document(demands),
         }
         if not EITHER_PLAN.of(document).put(self._plans[version], document):
@@ -259,7 +263,8 @@ class PlanLog:
         """
         document = self._read(version)
         windows = tuple(_registered(window) for window in document.get("windows", ()))
-        return WindowRegister(windows, document.get("next_operator", 0))
+        slack = SlackChoice(**document.get("slack", {}))
+        return WindowRegister(windows, document.get("next_operator", 0), slack)
 
     def load_demands(self, version: int) -> DemandRegister:
         """The demands of tuples of a stored plan version.

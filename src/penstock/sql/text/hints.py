@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError
+from penstock.errors import SqlError, meant
 from penstock.plan.deadlines import LossConstraint
-from penstock.plan.windows import ErrorBound
+from penstock.plan.windows import SLACK_POLICIES, ErrorBound, SlackChoice
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import number, string
@@ -39,6 +39,19 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class MaxError:
+    """`MAX_ERROR(epsilon, delta[, 'absolute'][, 'policy'])`.
+
+    Attributes:
+        bound: on early answers.
+        slack: the policy that chooses the slack; None where the hint names none.
+    """
+
+    bound: ErrorBound
+    slack: SlackChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hints:
     """Penstock's hints of one query.
 
@@ -48,6 +61,7 @@ class Hints:
         loss: losses allowed, or None.
         start, end: place of the hint comment in the script.
         backfill: whether the windows before the view's first batch are answered too.
+        slack: the policy that MAX_ERROR names, or None.
         places: of each hint, by its name, in the script.
     """
 
@@ -57,6 +71,7 @@ class Hints:
     start: int = 0
     end: int = 0
     backfill: bool = False
+    slack: SlackChoice | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -72,7 +87,7 @@ def parse_hints(script: str, token: Token) -> Hints:
     offset = token.start + 3
     text = script[offset : token.end - 1]
     tokens = tokenize(text, offset, script)
-    found: dict[str, ErrorBound | float | Loss | bool] = {}
+    found: dict[str, MaxError | float | Loss | bool] = {}
     places: dict[str, tuple[int, int]] = {}
     position = 0
     while position < len(tokens):
@@ -98,12 +113,13 @@ def parse_hints(script: str, token: Token) -> Hints:
             position += 1
     max_error, deadline, loss, backfill = (found.get(name) for name in _READERS)
     return Hints(
-        max_error if isinstance(max_error, ErrorBound) else None,
+        max_error.bound if isinstance(max_error, MaxError) else None,
         deadline if isinstance(deadline, float) else None,
         loss if isinstance(loss, Loss) else None,
         token.start,
         token.end + 1,
         backfill is not None,
+        max_error.slack if isinstance(max_error, MaxError) else None,
         places,
     )
 
@@ -125,10 +141,13 @@ def _arguments(text: str, tokens: list[Token], opening: int) -> tuple[list[str],
     return arguments, len(tokens)
 
 
-def _max_error(arguments: list[str]) -> ErrorBound:
-    if len(arguments) not in (2, 3):
-        raise ValueError("expected (epsilon, delta) or (epsilon, delta, 'absolute').")
-    absolute = _third(arguments, "absolute")
+def _max_error(arguments: list[str]) -> MaxError:
+    if len(arguments) not in (2, 3, 4):
+        raise ValueError("expected (epsilon, delta[, 'absolute'][, 'slack policy']).")
+    absolute = arguments[2:] != [] and _word(arguments[2]) == "absolute"
+    policies = arguments[3 if absolute else 2 :]
+    if len(policies) > 1:
+        raise ValueError(f"expected one slack policy; got {', '.join(policies)}.")
     epsilon, delta = _real(arguments[0]), _real(arguments[1])
     if absolute and not epsilon > 0:
         raise ValueError(f"an absolute epsilon must be above 0; got {arguments[0]}.")
@@ -136,7 +155,30 @@ def _max_error(arguments: list[str]) -> ErrorBound:
         raise ValueError(f"epsilon must be above 0 and below 1; got {arguments[0]}.")
     if not 0 < delta < 1:
         raise ValueError(f"delta must be above 0 and below 1; got {arguments[1]}.")
-    return ErrorBound(epsilon, delta, absolute)
+    return MaxError(ErrorBound(epsilon, delta, absolute), _slack_policy(policies[0]) if policies else None)
+
+
+def _slack_policy(argument: str) -> SlackChoice:
+    """The policy in a string such as 'pd' or 'fixed 30 seconds'."""
+    name, _, length = _word(argument).partition(" ")
+    if name not in SLACK_POLICIES:
+        allowed = f"allowed: 'absolute', {', '.join(SLACK_POLICIES[:-1])}, fixed with a length"
+        raise ValueError(f"slack policy {argument} does not exist{meant(name, SLACK_POLICIES)} ({allowed})")
+    if name != "fixed":
+        if length:
+            raise ValueError(
+                f"slack policy {name} has no length; got {argument}. Only 'fixed 30 seconds' has one."
+            )
+        return SlackChoice(name)
+    slack = microseconds_of(f"'{length}'") if length else None
+    if slack is None or slack < 0:
+        raise ValueError(f"slack policy fixed needs a length, such as 'fixed 30 seconds'; got {argument}.")
+    return SlackChoice(name, slack)
+
+
+def _word(argument: str) -> str:
+    """What a string literal says, in lower case; nothing where it is none."""
+    return " ".join(string(argument).lower().split()) if argument[0] in "'\"" else ""
 
 
 def _deadline(arguments: list[str]) -> float:
@@ -183,7 +225,7 @@ def _third(arguments: list[str], word: str) -> bool:
     """Whether there is a third argument; it says one word."""
     if len(arguments) < 3:
         return False
-    if arguments[2][0] not in "'\"" or string(arguments[2]).lower() != word:
+    if _word(arguments[2]) != word:
         raise ValueError(f"the third argument must be '{word}' or absent; got {arguments[2]}.")
     return True
 
@@ -196,7 +238,7 @@ def _real(text: str) -> float:
     return float(literal.value)
 
 
-_READERS: dict[str, Callable[[list[str]], ErrorBound | float | Loss | bool]] = {
+_READERS: dict[str, Callable[[list[str]], MaxError | float | Loss | bool]] = {
     "MAX_ERROR": _max_error,
     "DEADLINE": _deadline,
     "LOSS": _loss,

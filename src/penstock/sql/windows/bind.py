@@ -143,6 +143,7 @@ class WindowBinder:
                 if not call.is_users
             ),
             _bound(query),
+            slack=query.hints.slack,
         )
         calls = (
             UserCall(users[call.function].name, tuple(names[each] for each in own), result)

@@ -21,7 +21,10 @@ def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
             error = f"the share of missing tuples is below {epsilon}"
         else:
             error = f"the error is below {epsilon}{'' if bound.absolute else ' of each value'}"
-        passed += f" + slack, which Penstock learns so that {error} for {100 * (1 - bound.delta):.4g} % of the groups"
+        learned = f"which Penstock learns so that {error} for {100 * (1 - bound.delta):.4g} % of the groups"
+        if view.plan.slack is not None and view.plan.slack.policy != "required":
+            learned = f"which policy {view.plan.slack} chooses"
+        passed += f" + slack, {learned}"
     loss = query.constraint
     late = "; lost windows are answered late, as revision 1, when cores are idle" if view.late else ""
     how = (

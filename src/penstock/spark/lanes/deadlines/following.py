@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.control.policies.deadlines.debts import OwedWindow
 from penstock.control.policies.deadlines.memory import QueryMemory
@@ -195,7 +195,8 @@ class FollowedView:
                 round(seconds * 1e6)
                 for seconds in (self._settings.max_delay_seconds, self._settings.least_horizon_seconds)
             )
-            slack = LearnedSlack(self._plan, state.floor, most_delay, least_horizon)
+            plan = replace(self._plan, slack=self._plan.slack or self._settings.slack)
+            slack = LearnedSlack(plan, state.floor, most_delay, least_horizon)
         return WindowCreation(self._plan.windows, state, slack)
 
     def _floor_at(self, first: Entry) -> int:

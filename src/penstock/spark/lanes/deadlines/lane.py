@@ -407,7 +407,7 @@ class DeadlineLane(Lane):
         del found["outcomes"]
         slack = self._views[self._names[view]].slack
         if slack is not None:
-            found |= {"slack": slack.slack, "promised": slack.promised}
+            found |= {"slack": slack.slack, "promised": slack.promised, **slack.figures}
         return found
 
 

@@ -67,8 +67,11 @@ def standing_of(shards: Sequence[Mapping[str, Standing]]) -> dict[str, dict[str,
     for name in dict.fromkeys(name for shard in shards for name in shard):
         own = [shard[name] for shard in shards if name in shard]
         answering = [each for each in own if each.has_windows] or own
+        slowest = max(answering, key=lambda each: each.slack)
         found[name] = {
-            "slack": max(each.slack for each in answering),
+            "slack": slowest.slack,
+            "slack_policy": slowest.policy,
+            "slack_figures": dict(slowest.figures),
             "promised": all(each.promised for each in answering),
             "bound": asdict(own[0].bound),
             "coverage": min((each.coverage for each in answering if each.coverage is not None), default=None),
