@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from penstock.simulate.disorder import SECOND, Arrivals
-from penstock.simulate.windows import play
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -22,6 +20,8 @@ from penstock.operators.windows.slack_policies import policy_of
 from penstock.plan.windows import SLACK_POLICIES, Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
+from penstock_lab.simulate.disorder import SECOND, Arrivals
+from penstock_lab.simulate.windows import play
 
 START = 1_700_000_000 * SECOND
 FILES, ROWS = 24, 400
