@@ -239,7 +239,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         ledger = layout.read_files(stream)
         if ledger.exists():
             found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
-        if layout.keyed_spark(stream).is_dir() and not layout.shards(stream).exists():
+        if layout.window_state(stream).exists() and not layout.shards(stream).exists():
             found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
     for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
@@ -249,7 +249,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.read(root / name, lambda name=name: check_run(root / name))  # type: ignore[misc]
     for path in sorted(root.glob("*/replay/**/*.parquet")) if isinstance(root, Path) else ():
         found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
-    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed")), key=str):
+    folders: list[StorePath] = [*root.glob("*/spark")]
+    for folder in sorted(folders, key=str):
         for path in summed_files(folder):
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
         for missing in missing_batches(folder):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -47,10 +47,35 @@ class CutAnswer:
     Attributes:
         staged: the files of its results.
         figures: what its manifest and its event say beside; JSON values.
+        marks: what the lane says to the writers of its logs beside how far it has come.
+        puts: further documents that the commit puts.
+        told: what its event says beside.
+        done: called once the cut is visible.
     """
 
     staged: Sequence[Staged] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    puts: Mapping[StoredDocument, Mapping[str, Any]] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)
+    done: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How long the steps of a cut have taken, seconds.
+
+    Attributes:
+        wake: since its newest entry was put, when the lane found it; None where the cut was put before.
+        put: to put the cut.
+        answer: to answer it.
+        publish: to publish it.
+    """
+
+    wake: float | None
+    put: float
+    answer: float
+    publish: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +159,21 @@ class CutLane(Lane):
         """The rows of a view in a published cut, for its sinks; None where it has none or is not this lane's."""
         return None
 
-    def needs(self, stream: str, cut: Cut) -> Mapping[str, Any]:  # noqa: ARG002
-        """What the lane says to the writer of a log beside how far it has come."""
-        return {}
+    def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
+        """Records a cut that was published just now."""
+        self.context.events.record(
+            "cut",
+            lane=self.name,
+            cut=cut.number,
+            streams={stream: reach.entry for stream, reach in cut.until.items()},
+            entries=cut.entries,
+            figures=dict(answer.figures),
+            **answer.told,
+            wake_seconds=spent.wake,
+            put_seconds=spent.put,
+            answer_seconds=spent.answer,
+            publish_seconds=spent.publish,
+        )
 
     @property
     def reader(self) -> str:
@@ -197,10 +234,14 @@ class CutLane(Lane):
         reader = self.readers[stream]
         mark = reader.mark(self.name)
         if mark is None:
-            mark = reader.join(self.name, reads_again=self.reads_again)
+            mark = self._join(reader)
         if reach is None or (reach.entry < mark and reader.has_only_joined(self.name)):
             return Reach(mark)
         return reach
+
+    def _join(self, reader: LogReader) -> int:
+        """Puts the first mark in a log, and gives the last entry before the lane's first one."""
+        return reader.join(self.name, reads_again=self.reads_again)
 
     def _next(self, standing: _Standing) -> _Task | None:
         """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""
@@ -277,25 +318,17 @@ class CutLane(Lane):
             cut.number,
             answer.staged,
             figures,
-            puts=self._marks(cut),
+            puts={**self._marks(cut, answer.marks), **answer.puts},
             deletes=() if is_handed_over else [self._cuts.document(cut)],
         )
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
         self.retries.succeeded()
-        streams = self._tell(cut.number, cut.until)
-        self.context.events.record(
-            "cut",
-            lane=self.name,
-            cut=cut.number,
-            streams=streams,
-            entries=cut.entries,
-            figures=dict(answer.figures),
-            wake_seconds=None if task.wake_seconds is None else round(task.wake_seconds, 4),
-            put_seconds=round(task.put_seconds, 4),
-            answer_seconds=round(answered - began, 4),
-            publish_seconds=round(published - answered, 4),
-        )
+        self._tell(cut.number, cut.until)
+        answer.done()
+        wake = None if task.wake_seconds is None else round(task.wake_seconds, 4)
+        spent = (task.put_seconds, answered - began, published - answered)
+        self.record(cut, answer, Spent(wake, *(round(seconds, 4) for seconds in spent)))
         self._hand_over(cut, Published(figures, files))
         if is_handed_over:
             self._cuts.remove(cut)
@@ -318,20 +351,17 @@ class CutLane(Lane):
                 sink.take(rows, cut.number)
         failpoint("cut_handed_over", cut.number)
 
-    def _marks(self, cut: Cut) -> dict[StoredDocument, dict[str, Any]]:
+    def _marks(self, cut: Cut, said: Mapping[str, Any]) -> dict[StoredDocument, dict[str, Any]]:
         """What the lane says to the writers of its logs once a cut is published."""
         found: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in cut.until.items():
             since = {SINCE: cut.since[stream].entry} if stream in cut.since else {}
-            told = {**since, **self.needs(stream, cut)}
-            found |= self.readers[stream].mark_document(self.name, reach.entry, **told)
+            found |= self.readers[stream].mark_document(self.name, reach.entry, **since, **said)
         return found
 
-    def _tell(self, cut: int, until: Mapping[str, Reach]) -> dict[str, int]:
+    def _tell(self, cut: int, until: Mapping[str, Reach]) -> None:
         """Notes for the status how far the lane has come: by stream the last entry that is answered."""
-        streams = {stream: reach.entry for stream, reach in until.items()}
-        self._told = {"cut": cut, "streams": streams}
-        return streams
+        self._told = {"cut": cut, "streams": {stream: reach.entry for stream, reach in until.items()}}
 
     def _compact(self, number: int) -> None:
         every = self.context.settings.compact_every_batches
