@@ -30,6 +30,8 @@ _PREAMBLE = struct.Struct("<QQ")
 _ALIGNMENT = 8
 #: a file takes in the one before it that has up to so many times its bytes
 _RATIO = 2
+#: a file has about so many bytes beside scalars and pieces
+_HEAD_BYTES = 2_048
 #: heads that stay decoded in a worker
 _KEPT_HEADS = 256
 
@@ -133,7 +135,8 @@ class StateFiles:
             DamagedError: a file is missing or damaged.
         """
         kept = list(before)
-        size = sum(len(piece) for change in changes.values() for piece in change.pieces) + len(scalars)
+        size = _HEAD_BYTES + len(scalars)
+        size += sum(len(piece) for change in changes.values() for piece in change.pieces)
         taken: list[StateFile] = []
         while kept and kept[-1].size <= _RATIO * size:
             taken.insert(0, kept.pop())
