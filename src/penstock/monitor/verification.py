@@ -49,7 +49,9 @@ from penstock.spark.storage.formats import (
     SESSION,
     SHARDS,
     STATIC,
+    TO_CORRECT,
     TOPICS,
+    WINDOW_STATE,
     EitherFormat,
     Format,
 )
@@ -69,6 +71,8 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "program": PROGRAM,
     "operator": OPERATOR_VIEWS,
     "shards": SHARDS,
+    "window_state": WINDOW_STATE,
+    "correction": TO_CORRECT,
     "backfilled": BACKFILL,
     "session": SESSION,
     "topics": TOPICS,

@@ -48,7 +48,7 @@ class CutAnswer:
         staged: the files of its results.
         figures: what its manifest and its event say beside; JSON values.
         marks: what the lane says to the writers of its logs beside how far it has come.
-        puts: further documents that the commit puts.
+        puts, deletes: further documents that the commit puts and deletes.
         told: what its event says beside.
         done: called once the cut is visible.
     """
@@ -57,6 +57,7 @@ class CutAnswer:
     figures: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[str, Any] = field(default_factory=dict)
     puts: Mapping[StoredDocument, Mapping[str, Any]] = field(default_factory=dict)
+    deletes: Sequence[StoredDocument] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
     done: Callable[[], None] = lambda: None
 
@@ -66,7 +67,7 @@ class Spent:
     """How long the steps of a cut have taken, seconds.
 
     Attributes:
-        wake: since its newest entry was put, when the lane found it; None where the cut was put before.
+        wake: since its newest entry was put, when the lane found it; None where it has none, or was put before.
         put: to put the cut.
         answer: to answer it.
         publish: to publish it.
@@ -84,7 +85,7 @@ class _Task:
 
     Attributes:
         cut: which.
-        wake_seconds: since its newest entry was put, when the lane found it; None where the cut was put before.
+        wake_seconds: since its newest entry was put, when the lane found it; None where it has none, or was put before.
         put_seconds: how long it took to put the cut.
     """
 
@@ -154,6 +155,16 @@ class CutLane(Lane):
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         """What else the answer to the next cut depends on; put with it, before any work."""
         return {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a cut is due though no entry has come."""
+        return False
+
+    @property
+    def awaits_more(self) -> bool:
+        """Whether such a cut may become due: the lane does not end before."""
+        return False
 
     def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
         """The rows of a view in a published cut, for its sinks; None where it has none or is not this lane's."""
@@ -252,12 +263,13 @@ class CutLane(Lane):
         if until is None:
             return None
         self.jobs.expect()
-        found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
+        came = [reach.clock or 0 for stream, reach in until.items() if reach != standing.reach[stream]]
+        wake = max(0.0, time.time() - max(came) / 1e6) if came else None
         began = time.perf_counter()
         cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since(standing.reach))
         self._cuts.put(cut)
         failpoint("cut_put", cut.number)
-        return _Task(cut, max(0.0, found - newest), time.perf_counter() - began)
+        return _Task(cut, wake, time.perf_counter() - began)
 
     def _since(self, before: Mapping[str, Reach]) -> Mapping[str, Since]:
         """Which older tuples the next cut may take: all that are not about to go, and all that it holds."""
@@ -278,11 +290,13 @@ class CutLane(Lane):
             seen = self.context.appended.count
             ends = self._is_to_end or not self._is_fed
             until = {stream: self._ahead(stream, before) for stream, before in reach.items()}
+            if self.has_more:
+                return until
             if until != reach:
                 found = found or time.monotonic()
                 if ends or self._is_gathered(reach, until, time.monotonic() - found):
                     return until
-            elif ends:
+            elif ends and not self.awaits_more:
                 return None
             self.context.appended.wait(seen, _LOOK_SECONDS)
         return None
@@ -319,7 +333,7 @@ class CutLane(Lane):
             answer.staged,
             figures,
             puts={**self._marks(cut, answer.marks), **answer.puts},
-            deletes=() if is_handed_over else [self._cuts.document(cut)],
+            deletes=[*answer.deletes, *(() if is_handed_over else [self._cuts.document(cut)])],
         )
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
@@ -355,6 +369,8 @@ class CutLane(Lane):
         """What the lane says to the writers of its logs once a cut is published."""
         found: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in cut.until.items():
+            if reach == cut.before[stream]:
+                continue
             since = {SINCE: cut.since[stream].entry} if stream in cut.since else {}
             found |= self.readers[stream].mark_document(self.name, reach.entry, **since, **said)
         return found

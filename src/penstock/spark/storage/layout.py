@@ -208,6 +208,10 @@ class Layout:
         """The files of the state of a stream's window views."""
         return StoredDocument(self.ledger, ("window_state", stream))
 
+    def corrections(self, stream: str) -> StoredDocuments:
+        """The final windows that cuts of a stream's window lane met tuples of, until they are corrected."""
+        return StoredDocuments(self.ledger, ("correction", stream))
+
     def window_states(self, stream: str) -> StorePath:
         """The folder of these files."""
         return self.checkpoint / on_disk(stream) / "windows"

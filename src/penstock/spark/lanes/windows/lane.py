@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,15 +21,10 @@ from penstock.plan.times import AFTER_ALL
 from penstock.spark.ingest.backfill import never_whole
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
-from penstock.spark.lanes.cuts import Cut
+from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.shared_jobs import SharedJobs
-from penstock.spark.lanes.windows.corrections import (
-    CorrectionCell,
-    CorrectionTask,
-    history_entries,
-    revision_of,
-)
+from penstock.spark.lanes.windows.corrections import Corrections
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_state import StateFile
 from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
@@ -43,6 +38,7 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles, Staged
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
+from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
 from penstock.spark.storage.formats import WINDOW_STATE
@@ -51,6 +47,10 @@ from penstock.spark.storage.store_paths import name_below
 
 #: a cut whose shards took no longer is light: others may share its job
 _LIGHT_SECONDS = 0.1
+#: operators whose views stay decoded
+_KEPT_OPERATORS = 256
+#: of a cut's orders: the cuts whose final windows it corrects
+_CORRECTS = "corrects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,12 @@ class _State:
     Attributes:
         plan: the plan version that they followed last; None before the first cut.
         shards: the files of each, the oldest first.
+        progress: how far the views are answered whose rows others read, as `Progress`.
     """
 
     plan: int | None
     shards: tuple[tuple[StateFile, ...], ...]
+    progress: Mapping[str, Any]
 
     @property
     def names(self) -> set[str]:
@@ -91,6 +93,8 @@ class WindowLane(CutLane):
         cores = context.spark.sparkContext.defaultParallelism
         self._shards = fixed_shards(context.layout, name, cores, context.settings.shards)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
+        self._corrections = Corrections(context, self.name, name, is_endless=not context.trigger.is_bounded)
+        self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, context.layout, name))
         self._is_light = True
         self._counting = threading.Lock()
         self._totals: Counter[str] = Counter()
@@ -117,32 +121,42 @@ class WindowLane(CutLane):
             return None
         return results.batch_changes(self.context.spark, self.context.layout, self._stream, view, cut, files)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether corrections can be published."""
+        return bool(self._corrections.ready)
+
+    @property
+    def awaits_more(self) -> bool:
+        """Whether windows wait to be corrected."""
+        return self._corrections.are_waiting
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """The cuts before whose final windows it corrects."""
+        return {_CORRECTS: list(self._corrections.ready)}
+
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
-        """Takes in the cut's entries, and corrects final windows that got tuples."""
+        """Takes in the cut's entries, and publishes corrections of final windows."""
         began = time.perf_counter()
-        state = self._state(cut)
-        entries = self._log.between(cut.before[self._stream].entry, cut.until[self._stream].entry)
-        last = entries[-1]
-        versions = {entry.plan for entry in entries} | ({state.plan} - {None})
-        task = ShardTask(
-            layout=self.context.layout,
-            stream=self._stream,
-            cut=cut.number,
-            entries=entries,
-            programs=self._programs.sent(version for version in versions if version is not None),
-            store=store,
-        )
-        cells = [ShardCell(number, own) for number, own in enumerate(state.shards)]
-        reports = self.jobs.run(task, cells, is_light=self._is_light)
+        state = self._state_before(cut)
+        after, until = cut.before[self._stream].entry, cut.until[self._stream].entry
+        entries = self._log.between(after, until) if until > after else []
+        last = entries[-1] if entries else self._log.entry(until)
+        reports = self._reports(cut, entries, state, store) if entries else []
         ran = time.perf_counter()
-        self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
         staged = [each for report in reports for each in report.results]
-        staged += self._corrected(last, reports, store)
+        staged += self._stored(self._corrections.take(cut.orders[_CORRECTS]), store)
         ready, counts = self._made(staged, store)
         made = time.perf_counter()
-        now = _State(last.plan, tuple(tuple(report.state) for report in reports))
+        progress = state.progress
+        if reports:
+            progress = progress_of(reports, self.context.rows.views(self.name), has_ended=last.ended)
+        now = _State(
+            last.plan if reports else state.plan,
+            tuple(tuple(report.state) for report in reports) or state.shards,
+            progress,
+        )
         late = [report.late for report in reports]
-        shards = [report.standing for report in reports]
         beyond = {(each.operator, each.view, each.start) for report in reports for each in report.beyond}
         lost = {window for report in reports for window in report.beyond_history}
         figures = {
@@ -152,29 +166,51 @@ class WindowLane(CutLane):
             "late_tuples": sum(each.registered for each in late),
             "late_beyond": sum(each.beyond for each in late),
             "whole": sorted({operator for entry in entries for operator in entry.whole}),
-            PROGRESS: progress_of(reports, self.context.rows.views(self.name), has_ended=last.ended),
+            PROGRESS: progress,
         }
         told = {
             "entry": last.number,
             "entries": len(entries),
-            "standing": standing_of(shards),
+            "standing": standing_of([report.standing for report in reports]),
             "beyond": len(beyond),
             "beyond_history": len(lost),
             "late_before": sum(each.before for each in late),
             "panes_restored": sum(report.restored for report in reports),
-            "shard_seconds": round(max(report.seconds for report in reports), 4),
+            "shard_seconds": round(max((report.seconds for report in reports), default=0.0), 4),
             "state_bytes": sum(report.state_bytes for report in reports),
             "run_seconds": round(ran - began, 4),
             "make_seconds": round(made - ran, 4),
         }
+        puts, deletes = self._corrections.changes(cut.number, last, reports, cut.orders[_CORRECTS])
         return CutAnswer(
             staged=ready,
             figures=figures,
-            marks=self._final(last, reports),
-            puts={self.context.layout.window_state(self._stream): _document(cut.number, now)},
+            marks=self._final(last, reports) if reports else {},
+            puts={**puts, self.context.layout.window_state(self._stream): _document(cut.number, now)},
+            deletes=deletes,
             told=told,
             done=partial(self._published, counts, state.names - now.names),
         )
+
+    def _reports(
+        self, cut: Cut, entries: Sequence[Entry], state: _State, store: BatchFiles
+    ) -> list[ShardReport]:
+        """What the shards have done with the entries of a cut."""
+        versions = {entry.plan for entry in entries}
+        if state.plan is not None:
+            versions.add(state.plan)
+        task = ShardTask(
+            layout=self.context.layout,
+            stream=self._stream,
+            cut=cut.number,
+            entries=entries,
+            programs=self._programs.sent(versions),
+            store=store,
+        )
+        cells = [ShardCell(number, own) for number, own in enumerate(state.shards)]
+        reports = self.jobs.run(task, cells, is_light=self._is_light)
+        self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
+        return reports
 
     def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
         """Records what the cut has answered."""
@@ -207,6 +243,10 @@ class WindowLane(CutLane):
         # what was aggregated has views, also where these are missing: that is told when the entry is answered
         return PARTIALS_FILES in entry.files if program is None else bool(program.operators)
 
+    def _attempt(self) -> None:
+        with self._corrections.running():
+            super()._attempt()
+
     def _recover(self) -> Any:
         standing = super()._recover()
         self._remove_unlisted()
@@ -215,7 +255,7 @@ class WindowLane(CutLane):
     def _remove_unlisted(self) -> None:
         """Deletes state files that attempts before have left."""
         layout = self.context.layout
-        listed = self._stored().names
+        listed = self._newest_state().names
         folder = name_below(layout.checkpoint, layout.window_states(self._stream))
         gone = [
             each.name for each in layout.log_store.list(folder) if each.name.rpartition("/")[2] not in listed
@@ -225,54 +265,38 @@ class WindowLane(CutLane):
             layout.ledger.writer.commit()
             layout.log_store.delete(gone)
 
-    def _stored(self) -> _State:
+    def _newest_state(self) -> _State:
         document = WINDOW_STATE.read(self.context.layout.window_state(self._stream))
         if document is None:
-            return _State(None, ((),) * self._shards)
+            return _State(None, ((),) * self._shards, {})
         shards = tuple(tuple(StateFile(*file) for file in own) for own in document["shards"])
-        return _State(document["plan"], shards)
+        return _State(document["plan"], shards, document["progress"])
 
-    def _state(self, cut: Cut) -> _State:
+    def _state_before(self, cut: Cut) -> _State:
         """The state before a cut."""
         place = self.context.layout.window_state(self._stream)
         document = WINDOW_STATE.read(place)
         if (-1 if document is None else document["cut"]) != cut.number - 1:
             found = "is missing" if document is None else f"is that of cut {document['cut']}"
             raise DamagedError(str(place), f"({WINDOW_STATE.kind}) {found}; cut {cut.number} is next")
-        return self._stored()
+        return self._newest_state()
 
-    def _corrected(
-        self, last: Entry, reports: Sequence[ShardReport], store: BatchFiles
-    ) -> list[StagedResults]:
-        """The corrections of final windows that got tuples."""
-        program = self._programs.of(last.plan)
-        views = {view.name: view for plan in program.program.operators for view in plan.views}
-        cells = []
-        for report in reports:
-            windows = sorted(each for each in report.beyond if each.view in views)
-            reached = {view: standing.reached for view, standing in report.standing.items()}
-            if windows:
-                cells.append(CorrectionCell(report.shard, windows, reached))
-        every = [window for cell in cells for window in cell.windows]
-        if not every:
-            return []
-        oldest = min(window.start for window in every)
-        latest = max(window.start + views[window.view].windows.size for window in every)
-        task = CorrectionTask(
-            layout=self.context.layout,
-            stream=self._stream,
-            entries=list(history_entries(self._log, oldest, latest, last.number)),
-            program=self._programs.sent([last.plan])[last.plan],
-            revision=revision_of(last.batch),
-            store=store,
-        )
-        return [each for own in self.jobs.run(task, cells) for each in own]
+    def _stored(self, corrected: Sequence[StagedResults], store: BatchFiles) -> list[StagedResults]:
+        """Corrections as the results of this cut: those that Spark need not make are stored."""
+        found = []
+        for each in corrected:
+            if each.raw:
+                found.append(each)
+            else:
+                (file,) = store.put(each.operator, each.shard, [each.written])
+                found.append(replace(each, file=file))
+        return found
 
     def _made(
         self, staged: Sequence[StagedResults], store: BatchFiles
     ) -> tuple[list[Staged], dict[str, ViewCounts]]:
         """The published files, and what they say by view."""
-        views = self._programs.views
+        views = self._views
         made = make_results(
             self.context.spark,
             [each for each in staged if each.raw],
@@ -297,6 +321,7 @@ class WindowLane(CutLane):
 
     def _published(self, counts: Mapping[str, ViewCounts], gone: set[str]) -> None:
         """Counts what was told, and deletes state files that are needed no more."""
+        self._corrections.published()
         with self._counting:
             for view, said in counts.items():
                 self._totals.update(asdict(said))
@@ -308,4 +333,6 @@ class WindowLane(CutLane):
 
 def _document(cut: int, state: _State) -> dict[str, Any]:
     shards = [[[file.name, file.size] for file in own] for own in state.shards]
-    return WINDOW_STATE.stamped({"cut": cut, "plan": state.plan, "shards": shards})
+    return WINDOW_STATE.stamped(
+        {"cut": cut, "plan": state.plan, "shards": shards, "progress": state.progress}
+    )

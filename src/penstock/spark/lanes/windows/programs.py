@@ -56,12 +56,6 @@ class WindowPrograms:
         """
         return self._entry(version)[0]
 
-    def views(self, operator: int) -> Mapping[str, BoundWindow]:
-        """Return the views of an operator of a version that was asked for lately."""
-        return next(
-            each.views[operator] for each, _ in reversed(self._sent.values()) if operator in each.views
-        )
-
     def sent(self, versions: Iterable[int]) -> dict[int, Broadcast[WindowProgram]]:
         """Return the views of versions for tasks.
 

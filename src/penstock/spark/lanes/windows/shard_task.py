@@ -92,11 +92,13 @@ class _Held:
     """A shard that a worker has decoded, and the state that it has.
 
     Attributes:
+        cut: after which, published or not; -1: none.
         state: the files.
         shard: the shard.
         places: its panes.
     """
 
+    cut: int
     state: tuple[StateFile, ...]
     shard: Shard
     places: set[Place]
@@ -137,7 +139,7 @@ class ShardTask:
         key = str(self.layout.window_states(self.stream)), cell.number
         # taken out, so that a failure leaves nothing half done
         held, restored = _restored(
-            cell, states, _held.pop(key, None), lambda version: programs[version].program
+            cell, self.cut, states, _held.pop(key, None), lambda version: programs[version].program
         )
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
         stage = ResultStage(self.store, self.store.scratch, cell.number, views.__getitem__)
@@ -154,7 +156,7 @@ class ShardTask:
         late = shard.take_late()
         changes = _changes(shard, held.places)
         state = states.write(cell.state, f"{self.cut:010d}-{cell.number:05d}", changes, shard.scalars())
-        held.state = tuple(state)
+        held.cut, held.state = self.cut, tuple(state)
         if len(_held) >= _KEPT_SHARDS:
             _held.clear()
         _held[key] = held
@@ -174,24 +176,29 @@ class ShardTask:
 
 
 def _restored(
-    cell: ShardCell, states: StateFiles, held: _Held | None, programs: Callable[[int], KeyedProgram]
+    cell: ShardCell,
+    cut: int,
+    states: StateFiles,
+    held: _Held | None,
+    programs: Callable[[int], KeyedProgram],
 ) -> tuple[_Held, int]:
     """The shard before the cut, and how many panes were read.
 
-    Panes that a worker has decoded are taken over unless a file that it does not know has them.
+    Panes that a worker has decoded are taken over unless a file that it does not know has them. What it has of an attempt at this cut
+    has the cut's tuples.
     """
     if not cell.state:
-        return _Held((), Shard(), set()), 0
+        return _Held(-1, (), Shard(), set()), 0
     if held is not None and held.state == cell.state:
         return held, 0
-    if held is None or held.state[:1] != cell.state[:1]:
-        held = _Held((), Shard(), set())
+    if held is None or held.cut >= cut or held.state[:1] != cell.state[:1]:
+        held = _Held(-1, (), Shard(), set())
     known = set(held.state)
     changed = states.places(file for file in cell.state if file not in known)
     unchanged = held.places - changed
     panes = states.panes(cell.state, changed)
     shard = Shard.restored(states.scalars(cell.state[-1]), panes, programs, held.shard, unchanged)
-    return _Held(cell.state, shard, unchanged | panes.keys()), len(panes)
+    return _Held(cut - 1, cell.state, shard, unchanged | panes.keys()), len(panes)
 
 
 def _take_in(
