@@ -12,111 +12,32 @@ the tuples.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Any
 
-import numpy as np
-from pyspark import Broadcast
-
-from penstock.errors import CheckpointError, DamagedError
-from penstock.operators.windows.answers import Answer
-from penstock.operators.windows.operator import PaneBatch
-from penstock.operators.windows.shard import Shard, pane_batch
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.errors import DamagedError
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.lane import LaneContext
-from penstock.spark.lanes.windows.programs import WindowProgram, WindowPrograms
+from penstock.spark.lanes.windows.correction_task import (
+    CorrectionCell,
+    CorrectionTask,
+    first_entry,
+    history_entries,
+)
+from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import Beyond, ShardReport
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.envelopes import EnvelopeReader
-from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
+from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.results.window_schemas import FIRST_REVISION
-from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.results.window_staging import StagedResults
 from penstock.spark.storage.formats import TO_CORRECT
-from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
-from penstock.spark.storage.store_paths import StorePath
 
 #: the thread looks for windows at least so often
 _LOOK_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectionCell:
-    """The windows of one shard that are answered again.
-
-    Attributes:
-        shard: which.
-        windows: its windows.
-        reached: by view the event time that the stream has come to, microseconds; None before any.
-    """
-
-    shard: int
-    windows: Sequence[Beyond]
-    reached: Mapping[str, int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectionTask:
-    """Answers final windows again.
-
-    Attributes:
-        layout: output and checkpoint folders.
-        stream: the stream's name.
-        entries: those that may hold tuples of the windows, in order, see `history_entries`.
-        program: the views.
-        revision: of the corrections.
-        scratch: where the results are left.
-    """
-
-    layout: Layout
-    stream: str
-    entries: Sequence[Entry]
-    program: Broadcast[WindowProgram]
-    revision: int
-    scratch: StorePath
-
-    def __call__(self, cell: CorrectionCell) -> list[StagedResults]:
-        """Answers the windows of one shard; those that do not differ are left out."""
-        program = self.program.value
-        shard = Shard.of(program.program)
-        reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.shard)
-        stage = ResultStage(None, self.scratch, cell.shard, program.views.__getitem__)
-        batches = self._batches(reader, {window.operator for window in cell.windows})
-        for window in cell.windows:
-            answer = self._answer(shard, window, batches[window.operator])
-            if answer is not None:
-                reached = cell.reached.get(window.view)
-                slack = 0 if reached is None else reached - answer.end
-                stage.add(window.operator, replace(answer, slack=slack))
-        return stage.close()
-
-    def _answer(
-        self, shard: Shard, window: Beyond, batches: Sequence[tuple[int, PaneBatch]]
-    ) -> Answer | None:
-        parted = [(entry >= window.entry, batch) for entry, batch in batches]
-        return shard.answer_from_history(window.operator, window.view, window.start, parted, self.revision)
-
-    def _batches(
-        self, reader: EnvelopeReader, operators: Iterable[int]
-    ) -> dict[int, list[tuple[int, PaneBatch]]]:
-        """By operator its rows of each entry."""
-        found: dict[int, list[tuple[int, PaneBatch]]] = {operator: [] for operator in operators}
-        whole: set[int] = set()
-        for entry in self.entries:
-            envelopes = reader.of(entry)
-            # an operator takes in what makes it whole once
-            twice = whole.intersection(entry.whole)
-            whole.update(entry.whole)
-            for operator in found.keys() - twice:
-                own = [envelope for envelope in envelopes if envelope.operator == operator]
-                if own:
-                    batch = pane_batch(own, None, np.zeros(0, np.int64))
-                    found[operator].append((entry.number, batch))
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +237,7 @@ class Corrections:
             "batch": last.batch,
             "plan": last.plan,
             "reached": {view: reached[view] for view in sorted({window[2] for window in windows})},
-            "since": _first(self._log, min(window[3] for window in windows), last.number),
+            "since": first_entry(self._log, min(window[3] for window in windows), last.number),
         }
 
     def _run(self) -> None:
@@ -367,50 +288,3 @@ class Corrections:
             scratch=scratch,
         )
         return [each for own in self._jobs.run(task, cells) for each in own]
-
-
-def history_entries(log: LogReader, oldest: int, latest: int, until: int) -> Iterator[Entry]:
-    """Gives the entries that may hold tuples between two event times, in order.
-
-    Args:
-        log: the stream's log.
-        oldest, latest: event times, microseconds.
-        until: number of the last entry.
-
-    Raises:
-        CheckpointError: an entry is gone.
-    """
-    number, newest = _first(log, oldest, until), None
-    while number <= until:
-        last = min(until, log.segment_end(number // SEGMENT))
-        for entry in log.between(number - 1, last):
-            if _oldest(entry, newest) <= latest:
-                yield entry
-            newest = entry.newest
-        number = last + 1
-
-
-def _first(log: LogReader, moment: int, until: int) -> int:
-    """The first entry that may hold tuples from a moment on; at most the given one."""
-    while True:
-        kept = log.first
-        try:
-            return log.first_reaching(moment, kept - 1, until - 1)
-        except CheckpointError:
-            # it was removed meanwhile: such ones hold nothing from that moment on
-            if log.first == kept:
-                raise
-
-
-def _oldest(entry: Entry, before: int | None) -> int:
-    """No tuple in the files of an entry has an event time before it, microseconds.
-
-    Args:
-        entry: the entry.
-        before: `newest` of the entry before; None where it is not known.
-    """
-    if not entry.files:
-        return AFTER_ALL
-    if entry.whole or before is None:
-        return BEFORE_ALL
-    return before - max(entry.delays, default=0)

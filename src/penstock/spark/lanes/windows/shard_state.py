@@ -229,8 +229,9 @@ def _mapped(path: StorePath) -> Iterator[mmap.mmap]:
     try:
         with opened(path) as local, local.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (FileNotFoundError, ValueError) as error:
-        raise DamagedError(str(path), "(state of window views) is missing or empty") from error
+    except (FileNotFoundError, ValueError):
+        # a cause that is tried again would be told instead
+        raise DamagedError(str(path), "(state of window views) is missing or empty") from None
     with content:
         yield content
 
