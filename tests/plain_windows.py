@@ -97,8 +97,12 @@ class JobsHere:
         self.begun = 0
 
     def run(
-        self, function: Callable[[Any], Any], cells: Sequence[Any], *, is_light: bool = False
-    ) -> list[Any]:  # noqa: ARG002
+        self,
+        function: Callable[[Any], Any],
+        cells: Sequence[Any],
+        *,
+        is_light: bool = False,  # noqa: ARG002
+    ) -> list[Any]:
         self.begun += 1
         failure = self._failures.pop(0) if self._failures else None
         if failure is not None:
