@@ -14,6 +14,7 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
+from penstock.spark.lanes.windows.shard_state import StateFile, check_state
 from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.run_levels import run_path, segment_of
 from penstock.spark.log.runs import check_run
@@ -245,6 +246,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
         if layout.window_state(stream).exists() and not layout.shards(stream).exists():
             found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
+        _window_states(layout, stream, found)
     for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
     for lane in found.look(layout.ledger, layout.lanes.names) or ():
@@ -311,6 +313,14 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     newest = found.look(log.log, log.newest)
     if newest is not None:
         found.look(log.log, lambda: refuse_lost_program(layout, stream, newest.plan))
+
+
+def _window_states(layout: Layout, stream: str, found: Findings) -> None:
+    document = layout.window_state(stream)
+    state = found.look(document, lambda: WINDOW_STATE.read(document)) or {"shards": ()}
+    for file in (StateFile(*file) for own in state["shards"] for file in own):
+        path = layout.window_states(stream) / file.name
+        found.read(path, lambda path=path, file=file: check_state(path, file))  # type: ignore[misc]
 
 
 def _static_files(layout: Layout, lane: str) -> list[str]:

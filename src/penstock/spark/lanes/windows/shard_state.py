@@ -236,8 +236,19 @@ def _mapped(path: StorePath) -> Iterator[mmap.mmap]:
         yield content
 
 
-@lru_cache(maxsize=_KEPT_HEADS)
-def _head(path: StorePath, file: StateFile) -> _Head:
+def check_state(path: StorePath, file: StateFile) -> None:
+    """Read all of a file.
+
+    Raises:
+        DamagedError: it is missing or damaged.
+    """
+    head = _read_head(path, file)
+    with _mapped(path) as content:
+        for place in head.panes:
+            head.change(place, content, path)
+
+
+def _read_head(path: StorePath, file: StateFile) -> _Head:
     with _mapped(path) as content:
         if len(content) != file.size:
             raise DamagedError(
@@ -257,3 +268,6 @@ def _head(path: StorePath, file: StateFile) -> _Head:
         panes[operator, pane] = _Pieces(kept, offset, sizes, sums)
         offset += sum(map(_aligned, sizes))
     return _Head(found.rest, panes)
+
+
+_head = lru_cache(maxsize=_KEPT_HEADS)(_read_head)
