@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import DamagedError
 from penstock.spark.lanes.windows import shard_state
-from penstock.spark.lanes.windows.shard_state import Changes, PaneChange, Place, StateFile, StateFiles
+from penstock.spark.lanes.windows.shard_state import (
+    Changes,
+    PaneChange,
+    Place,
+    StateFile,
+    StateFiles,
+    check_state,
+)
 from penstock.spark.storage.layout import Layout
 
 STREAM = "s"
@@ -198,6 +205,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, which: int, is_kno
     if is_known:
         assert len(read(states, files)) == 2
     damage(folder / files[which].name)
+    with pytest.raises(DamagedError) as raised:
+        check_state(folder / files[which].name, files[which])
+    assert str(folder / files[which].name) in str(raised.value)
     if is_known and damage not in (Path.unlink, _emptied, _with_another_piece):
         # what lies before the pieces is in memory; the pieces are as they were
         return
