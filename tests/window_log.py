@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope, KeyedProgram, OperatorPlan
+from penstock.spark.lanes.windows import shard_task
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.programs import store_program
@@ -129,6 +130,15 @@ class LogWriter:
         )
         assert self._log.append(entry)
         return entry
+
+
+def forget(spark: SparkSession) -> None:
+    """Lets the workers forget what they keep of shards, as processes do that begin."""
+
+    def clear(_: int) -> None:
+        shard_task._held.clear()
+
+    spark.sparkContext.parallelize(range(8), 8).foreach(clear)
 
 
 def _selected(spark: SparkSession, view: BoundWindow, tuples: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""`kill -9` of a run with window views over a window view, between any two steps behind the keyed query's publication.
+"""`kill -9` of a run with window views over a window view, between any two steps behind the window lane's publication.
 
 `test_every_lane_killed.py` is the short form.
 """
@@ -20,7 +20,7 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
 
-PLACES = ("keyed_manifest_written", *ROW_NAMES, *CUT_NAMES, "cut_compaction_listed")
+PLACES = (*ROW_NAMES, *CUT_NAMES, "cut_compaction_listed")
 LANE = results_of(rows_of("rides", "fares"))
 
 

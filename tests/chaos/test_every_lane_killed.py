@@ -29,12 +29,12 @@ from penstock_lab.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
-#: of the ingest, the windows, the rows that other views read, the join, and the views with a deadline
+#: of the ingest, the lanes of windows and of the join, the rows that other views read, and the views with a deadline
 PLACES = (
     "staged",
-    "keyed_staged",
-    "rows_logged",
     "cut_answered",
+    "rows_logged",
+    "cut_published",
     "order_judged",
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60

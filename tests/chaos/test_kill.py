@@ -29,7 +29,7 @@ from killing import ended, killed, started
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read import changes, results
-from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, KEYED_NAMES, NAMES
+from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, CUT_NAMES, NAMES
 from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
 from penstock_lab.servers.kafka import KafkaBroker
@@ -40,7 +40,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mar
 ROWS = 5_000
 TABLES_A_START = 2
 RANDOM_KILLS = 10
-PLACES = NAMES + KEYED_NAMES + BACKFILL_NAMES + COMPACTION_NAMES
+PLACES = (
+    *NAMES,
+    *CUT_NAMES,
+    *BACKFILL_NAMES,
+    *COMPACTION_NAMES,
+    *(f"cut_{name}" for name in COMPACTION_NAMES),
+)
 CONDITIONS = {"large": "amount > 900", "north": "name LIKE 'nor%' AND amount < 300", "dear": "price > 97.5"}
 CHANGED = {"large": "amount > 990", "dear": "price > 97.5", "south": "name = 'south' AND amount < 100"}
 WINDOWS = {
@@ -90,7 +96,7 @@ class Victim:
     def kill_at(self, place: str) -> None:
         """Kills the process where the first batch reaches a place.
 
-        Which one that is is a matter of speed: how much of the log a keyed batch takes in, with it which of them has
+        Which one that is is a matter of speed: how much of the log a cut takes in, with it which of them has
         answers to publish, and how far the ingest has come when the process is killed elsewhere.
         """
         code = ended(self.start(place))

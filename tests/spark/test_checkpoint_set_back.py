@@ -6,26 +6,28 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, VIEWS, expected, orders, rows, script
+from lane_cases import lane_context
 from penstock.errors import CheckpointError, StreamFailedError
-from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.engine import Engine
-from penstock.spark.lanes.windows.query import KeyedQuery
+from penstock.spark.lanes.windows.lane import WindowLane
+from penstock.spark.results.window_rows import window_results
 from penstock.spark.run import Run
-from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery
 from penstock.trigger import Trigger
-from window_log import LogWriter
+from window_log import DEFINITION, LogWriter, forget
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
@@ -168,54 +170,58 @@ def log(spark: SparkSession, tmp_path: Path) -> LogWriter:
 
 
 def _follow(spark: SparkSession, log: LogWriter) -> None:
-    settings = Settings(shards=1)
-    query = KeyedQuery(spark, log.stream, log.layout, EventLog(log.layout.events), settings)
-    query.start()
+    context = lane_context(log.layout, spark, trigger=Trigger.available_now(), shards=1)
+    ingest = SimpleNamespace(stream=log.stream, plans=SimpleNamespace(windows={}))
+    keeper: Any = SimpleNamespace(stream=log.stream, ingest=ingest, active=True, is_complete=False)
+    lane = WindowLane(context, keeper)
+    lane.start()
+    lane.finish()
     try:
-        assert query.finish(log.number)
+        assert lane.await_termination(600)
     finally:
-        query.stop()
+        lane.stop()
 
 
-def test_windows_whose_checkpoint_was_set_back_are_refused(
+def test_windows_whose_state_was_set_back_are_refused(
     spark: SparkSession, tmp_path: Path, log: LogWriter
 ) -> None:
-    checkpoint = log.layout.keyed_spark("orders")
+    states = log.layout.window_states("orders")
+    assert isinstance(states, Path)
     log.put(100)
     _follow(spark, log)
-    shutil.copytree(checkpoint, tmp_path / "copy")
+    shutil.copytree(states, tmp_path / "copy")
     log.put(100)
     _follow(spark, log)
-    shutil.move(checkpoint, tmp_path / "newest")
-    shutil.copytree(tmp_path / "copy", checkpoint)
+    shutil.move(states, tmp_path / "newest")
+    shutil.copytree(tmp_path / "copy", states)
     log.put(100)
-    with pytest.raises(
-        StreamFailedError, match=r"batch 1 was published with log entries up to .*restored from an older copy"
-    ):
+    forget(spark)
+    with pytest.raises(StreamFailedError, match=r"0000000001-00000-.*\.state .*is missing"):
         _follow(spark, log)
-    shutil.rmtree(checkpoint)
-    shutil.copytree(tmp_path / "newest", checkpoint)
+    shutil.rmtree(states)
+    shutil.copytree(tmp_path / "newest", states)
+    log.end()
     _follow(spark, log)
+    found = window_results(spark, log.layout, "orders", "by_minute", DEFINITION)
+    assert sum(row.n for row in found.collect()) == 300
 
 
 def test_windows_whose_log_was_set_back_are_refused(
     spark: SparkSession, tmp_path: Path, log: LogWriter
 ) -> None:
-    """They have taken in an entry that the older copy of the log does not have."""
+    """The files that the older copy of the ledger lists are gone; what workers keep is of a later state."""
     ledger = log.layout.ledger
     log.put(100)
     _follow(spark, log)
     ledger.close()
     shutil.copy(ledger.path, tmp_path / "copy")
     log.put(100)
-    log.put(100)
     _follow(spark, log)
     ledger.close()
     shutil.copy(tmp_path / "copy", ledger.path)
-    told = "reader windows of stream orders continues with entry 3 of the log, .* ends before entry 2"
-    with pytest.raises(
-        StreamFailedError, match=rf"{told}: one of them was restored.*Restore the newest copy"
-    ):
+    log.number = log.batch = 0
+    log.put(100)
+    with pytest.raises(StreamFailedError, match=r"0000000000-00000-.*\.state .*is missing"):
         _follow(spark, log)
 
 

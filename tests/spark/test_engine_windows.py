@@ -281,10 +281,11 @@ def test_a_process_killed_before_its_first_batch_leaves_nothing_in_the_way(
     data, out = write(tmp_path / "data", range(2)), tmp_path / "out"
     layout = Layout(out, out / "_penstock/checkpoint")
     layout.open()
-    for checkpoint in (layout.spark("tuples"), layout.keyed_spark("tuples")):
-        for unfinished in ("offsets/.0.5ee1.tmp", "commits/.0.5ee1.tmp", "state/0/0/.1.zip.5ee1.tmp"):
-            (checkpoint / unfinished).parent.mkdir(parents=True, exist_ok=True)
-            (checkpoint / unfinished).write_text("v1")
+    left = [layout.spark("tuples") / f"{folder}/.0.5ee1.tmp" for folder in ("offsets", "commits")]
+    left.append(layout.window_states("tuples") / "0000000000-00000-5ee1.state")
+    for unfinished in left:
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text("v1")
     run = engine_on(spark, data).view("sums", VIEWS["sums"]).start(out, trigger=Trigger.available_now())
     run.await_termination()
     assert_equal_to_spark(spark, run.results("sums"), [data], VIEWS["sums"])

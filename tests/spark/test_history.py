@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from test_keyed_query import NOON, SHARDS, STREAM, bound, keyed, layout, tuples, windows
+from test_window_lane_over_logs import NOON, SHARDS, STREAM, Answering, bound, layout, tuples, windows
 
-from penstock.spark.lanes.windows.query import WINDOWS, KeyedQuery
+from penstock.errors import StreamFailedError
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import FINAL, SEGMENT, LogReader
+from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.window_rows import window_results
 from penstock.spark.storage.formats import BACKFILL
 from penstock.spark.storage.layout import Layout
@@ -49,9 +50,9 @@ def answer(spark: SparkSession, table: pa.Table) -> pa.Table:
     return spark.sql(TEXT).toArrow()
 
 
-def wait(query: KeyedQuery, number: int) -> None:
-    while query.done < number:
-        assert query.active
+def wait(answering: Answering, number: int) -> None:
+    while answering.done < number:
+        assert answering.lane.active
         time.sleep(0.02)
 
 
@@ -67,24 +68,23 @@ def test_final_windows_are_corrected_as_far_as_the_history_goes(
     reader = LogReader(layout.log(STREAM))
     # the clock of an entry is its number: the first segment is too old
     tidier = Segments(layout.log(STREAM), 0, 10**9, lambda: SEGMENT if is_removed else 0)
-    query = keyed(spark, layout, entries=24)
-    query.start()
+    answering = Answering(spark, layout, entries=24)
     while log.taken + EACH <= table.num_rows - LATE:
         last = log.put(EACH)
     last = log.put(table.num_rows - LATE - log.taken)
-    wait(query, last.number)
+    wait(answering, last.number)
     for _ in range(3):
         tidier.tidy()
         log.kept_before = reader.kept().before
         for _ in range(40):
             last = log.put(0)
-        wait(query, last.number)
+        wait(answering, last.number)
     tidier.tidy()
     assert layout.log(STREAM).segments.exists()
     for _ in range(4):
         log.put(LATE // 4)
-    end = log.end()
-    assert query.finish(end.number)
+    log.end()
+    answering.finish()
 
     found, whole = (
         groups(window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()),
@@ -119,11 +119,10 @@ def test_what_is_told_to_be_final_waits_for_windows_that_may_become_whole(
         BACKFILL.put(layout.backfilled(STREAM)[0], {"impossible": "Penstock reads such a source once"})
     while log.taken + EACH <= table.num_rows:
         last = log.put(EACH)
-    query = keyed(spark, layout, entries=24)
-    query.start()
-    assert query.finish(last.number)
-    told = LogReader(layout.log(STREAM)).readers()[WINDOWS]
-    assert told["number"] >= SEGMENT
+    answering = Answering(spark, layout, entries=24)
+    answering.finish()
+    told = LogReader(layout.log(STREAM)).readers()[results_of(STREAM)]
+    assert told["number"] == last.number
     assert (told[FINAL] > began + SIZE) == is_never_whole
 
 
@@ -149,14 +148,12 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
         log.kept_before = reader.kept().before
     assert reader.first == SEGMENT
     first = max(begins, SEGMENT)
-    query = keyed(spark, layout, entries=24)
     for _ in range(2):
-        query.start()
-        assert query.finish(last.number)
+        Answering(spark, layout, entries=24).finish()
         log.put(EACH)
-        last = log.put(EACH)
-    query.start()
-    assert query.finish(log.end().number)
+        log.put(EACH)
+    log.end()
+    Answering(spark, layout, entries=24).finish()
     told = windows(layout)[0]
     assert told["entry"] - told["entries"] == first - 1
     rows = table.slice(first * EACH, log.taken - first * EACH)
@@ -168,7 +165,7 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
 def test_windows_that_were_ended_as_they_joined_join_again(
     spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their own mark is there then, and is not where they begin: entries behind it are gone, or have no window views."""
+    """Their own mark is there then, before entries that have no window views."""
     table = tuples(150 * EACH, 9)
     log = LogWriter(spark, layout, STREAM, SHARDS, table)
     reader = LogReader(layout.log(STREAM))
@@ -184,17 +181,18 @@ def test_windows_that_were_ended_as_they_joined_join_again(
     def killed(self: LogReader, name: str, **said: Any) -> None:
         tidier.tidy()
         join(self, name, **said)
-        raise KeyboardInterrupt
+        raise ValueError("ended")
 
-    query = keyed(spark, layout)
     with monkeypatch.context() as patched:
         patched.setattr(LogReader, "join", killed)
-        with pytest.raises(KeyboardInterrupt):
-            query.start()
+        with pytest.raises(StreamFailedError, match="ended"):
+            Answering(spark, layout).finish()
     assert reader.first == SEGMENT
-    assert reader.marks()[WINDOWS] == SEGMENT - 1
-    query = keyed(spark, layout)
-    query.start()
-    assert query.finish(last.number)
+    assert reader.marks()[results_of(STREAM)] == SEGMENT - 1
+    log.end()
+    Answering(spark, layout).finish()
     first = windows(layout)[0]
-    assert first["entry"] - first["entries"] == 79
+    assert first["entry"] - first["entries"] == SEGMENT - 1
+    rows = table.slice(80 * EACH, 60 * EACH)
+    found = window_results(spark, layout, STREAM, "v", DEFINITION).toArrow()
+    assert groups(found) == groups(answer(spark, rows))

@@ -236,7 +236,7 @@ def test_in_the_scan(spark: SparkSession, folder: Path) -> None:
     files = read_published(ingest.layout, "readings").files
     large = sum(int(np.sum(readings(number).column("amount").to_numpy() > 90)) for number in range(FILES))
     assert sum(file.rows for file in files if file.kind == "matches") == large
-    assert len(fixed_shards(ingest.layout, "readings", 7, None)) == 3
+    assert fixed_shards(ingest.layout, "readings", 7, None) == 3
     with pytest.raises(InputError, match="shards is 4, but the checkpoint of stream readings has 3"):
         fixed_shards(ingest.layout, "readings", 7, 4)
     shards = [pane_batch(ingest.partials(0, [shard]), None, np.zeros(0, np.int64)) for shard in range(3)]

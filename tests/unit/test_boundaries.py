@@ -174,8 +174,6 @@ PICKLING = {
     "spark/ingest/backfill.py",
     "spark/ingest/plans.py",
     "spark/lanes/deadlines/orders.py",
-    "spark/lanes/windows/processor.py",
-    "spark/lanes/windows/query.py",
     "spark/results/window_rows.py",
     "spark/tasks/dataframe_stage.py",
     "spark/tasks/json_files.py",

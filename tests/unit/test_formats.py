@@ -19,6 +19,7 @@ from penstock.operators.windows.shard import KeyedProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cuts import Cut, Cuts
+from penstock.spark.lanes.windows.corrections import Registered
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.listed_runs import ListedRun, listed_runs
 from penstock.spark.log.programs import store_program, stored_program
@@ -47,8 +48,10 @@ from penstock.spark.storage.formats import (
     REPLACED,
     SCHEDULE,
     STATIC,
+    TO_CORRECT,
     TOPICS,
     VERSION,
+    WINDOW_STATE,
     Format,
 )
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
@@ -112,6 +115,10 @@ def _many_views() -> dict[str, ViewDefinition]:
 
 
 #: what writes each kind of document, what reads it, and where it is
+TO_BE_CORRECTED = {
+    **{"windows": [[0, 1, "v", 20, 7]], "entry": 7, "batch": 7},
+    **{"plan": 0, "reached": {"v": None}, "since": 3},
+}
 KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], Callable[[Layout], Place]]] = {
     "SESSION": (
         lambda layout: keep_zone(_in_zone("UTC"), layout),
@@ -222,6 +229,18 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: Cuts(layout.cuts("l")).put(Cut(0, {}, {})),
         lambda layout: Cuts(layout.cuts("l")).oldest(),
         lambda layout: layout.cuts("l")[0],
+    ),
+    "WINDOW_STATE": (
+        lambda layout: WINDOW_STATE.put(
+            layout.window_state("s"), {"cut": 0, "plan": None, "shards": [], "progress": {}}
+        ),
+        lambda layout: WINDOW_STATE.read(layout.window_state("s")),
+        lambda layout: layout.window_state("s"),
+    ),
+    "TO_CORRECT": (
+        lambda layout: TO_CORRECT.put(layout.corrections("s")[0], TO_BE_CORRECTED),
+        lambda layout: Registered.read(layout.corrections("s")),
+        lambda layout: layout.corrections("s")[0],
     ),
     "JOINS": (
         lambda layout: store_joins(layout, JoinRegister()),

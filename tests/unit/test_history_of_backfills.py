@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from log_places import log_at
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.lanes.windows.history import History
+from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, history_entries
+from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.results.window_schemas import FIRST_REVISION
+from penstock.spark.storage.layout import Layout
+from penstock.sql.windows.bind import BoundWindow
+from plain_windows import OUTPUTS, WINDOW
 from window_cases import stream_of
 
 VIEW = WindowPlan(
     "v", "t", Windows(20, 20), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.1)
 )
+BOUND = BoundWindow(VIEW, (), None, WINDOW, OUTPUTS, None)
 PARTS = Parts.of(VIEW.aggregates)
 #: newest event time before the operator's first batch
 SINCE = 50
@@ -32,12 +40,14 @@ SINCE = 50
 def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     tmp_path: Path, is_given_twice: bool
 ) -> None:
-    log = StreamLog(log_at(tmp_path))
+    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    layout.open()
+    log = StreamLog(layout.log("s"))
     log.path("partials", "").mkdir(parents=True)
     program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
     number, newest, furthest = -1, SINCE, 0
-    told: list[Answer] = []
+    answers: list[Answer] = []
 
     def put(batch: int, times: list[int], whole: tuple[int, ...] = ()) -> Entry:
         nonlocal number, newest, furthest
@@ -53,7 +63,7 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
         entry = Entry(number, batch, 0, number, newest, furthest, delays, files, bool(whole), whole)
         assert log.append(entry)
         envelopes = EnvelopeReader(log, 0).of(entry)
-        told.extend(
+        answers.extend(
             shard.process(
                 LogRecord(program, newest, np.array(delays, np.int64), False, envelopes, bool(whole), whole)
             )
@@ -65,11 +75,20 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     if is_given_twice:
         put(5, [40, 43, 44, 50], whole=(0,))
     put(6, [45, 200])
-    final = [answer for answer in told if answer.final and answer.end == 60]
+    final = [answer for answer in answers if answer.final and answer.end == 60]
     assert [answer.rows["_a0"].to_pylist() for answer in final] == [[7]]
     late = put(7, [46])
     beyond = shard.take_beyond()
     assert beyond == [(0, "v", 40)]
-    ((operator, answer),) = History(log, 0).corrected(shard, late, beyond)
-    assert operator == 0
-    assert answer.rows["_a0"].to_pylist() == [8]
+    task = CorrectionTask(
+        layout=layout,
+        stream="s",
+        entries=list(history_entries(log, 40, 60, late.number)),
+        program=SimpleNamespace(value=WindowProgram(program, {0: {"v": BOUND}})),  # type: ignore[arg-type]
+        revision=FIRST_REVISION + late.batch,
+        scratch=tmp_path / "scratch",
+    )
+    (staged,) = task(CorrectionCell(0, [Beyond(0, "v", 40, late.number)], {"v": newest}))
+    assert staged.operator == 0
+    told = pq.read_table(staged.written.path)
+    assert told.column("n").to_pylist() == [8]

@@ -154,9 +154,8 @@ def test_a_published_file_that_is_missing_is_told(layout: Layout) -> None:
     assert f"{path} is missing: the manifests in " in found.stdout
 
 
-@pytest.mark.parametrize("query", ["spark", "spark-keyed"])
-def test_a_lost_batch_of_sparks_checkpoint_is_told(layout: Layout, query: str) -> None:
-    folder = layout.checkpoint / "s" / query
+def test_a_lost_batch_of_sparks_checkpoint_is_told(layout: Layout) -> None:
+    folder = layout.checkpoint / "s" / "spark"
     for log in ("offsets", "commits"):
         (folder / log).mkdir(parents=True)
         for batch in range(2):

@@ -1,123 +1,111 @@
-"""What becomes of the windows of a stream when Spark's Python processes start too slowly, or not at all."""
+"""The window lane without Spark: what fails in it, and its corrections, which a thread of its own computes."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from lane_cases import lane_context
 from penstock.errors import StreamFailedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.troubles import open_troubles
-from penstock.settings import Settings
-from penstock.spark.lanes.lane import LaneContext
-from penstock.spark.lanes.windows import lane as window_lane
+from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.windows.lane import WindowLane
-from penstock.spark.log.appended import Appended
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import view_kind
+from penstock.spark.publication.manifests import published_paths
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.recovery import retries
-from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from plain_windows import EACH, STREAM, JobsHere, PlainStream, no_spark
 
-STOPPED = "another program stopped"
-
-
-class Keyed:
-    """A keyed query whose starts end as told: None goes well, an error stops it, STOPPED is another's doing."""
-
-    def __init__(self, ends: Sequence[Exception | str | None], refused: int = 0) -> None:
-        self._ends = list(ends)
-        self._refused = refused
-        self.starts = 0
-        self.active = False
-        self.publisher = SimpleNamespace(close=lambda: None)
-
-    def start(self, rests: bool) -> None:  # noqa: ARG002
-        assert not self.active, "a query with that name is already active"
-        self.starts += 1
-        if self.starts == self._refused:
-            raise PermissionError("Permission denied: '/x'")
-        self.active = self._ends[0] is None
-
-    def await_termination(self) -> None:
-        end = self._ends.pop(0)
-        if isinstance(end, Exception):
-            raise end
-
-    def finish(self, entry: int) -> bool:  # noqa: ARG002
-        self.active = False
-        return self._ends.pop(0) is None
-
-    def stop(self) -> None:
-        self.active = False
+#: what takes longer never happens
+MOST_SECONDS = 60.0
+NAME = "s.results"
 
 
 @pytest.fixture
-def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def made(keyed: Keyed, available_now: bool = True) -> tuple[WindowLane, EventLog]:
-        monkeypatch.setattr(window_lane, "KeyedQuery", lambda *_, **__: keyed)
-        monkeypatch.setattr(window_lane, "_LOOK_SECONDS", 0.001)
-        events = EventLog(tmp_path / "events.jsonl")
-        log = SimpleNamespace(last=SimpleNamespace(number=0))
-        stream: Any = SimpleNamespace(
-            ingest=SimpleNamespace(
-                stream="s", log=log, plans=SimpleNamespace(windows={"w": None, "x": None})
-            ),
-            active=not available_now,
-            is_complete=available_now,
-        )
-        nothing: Any = None
-        settings = Settings(retry_attempts=4, retry_seconds=0.001)
-        trigger = Trigger(is_bounded=available_now)
-        context = LaneContext(
-            nothing, nothing, events, settings, trigger, "penstock", list, Appended(), nothing
-        )
-        return WindowLane(context, stream), events
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    layout.open()
+    return layout
 
-    return made
+
+@pytest.fixture
+def stream(layout: Layout) -> PlainStream:
+    return PlainStream(layout)
+
+
+Begin = Callable[..., WindowLane]
+
+
+@pytest.fixture
+def made(layout: Layout) -> Iterator[Begin]:
+    """Makes lanes; they are stopped at the end."""
+    lanes: list[WindowLane] = []
+
+    def make(
+        failures: Sequence[Exception | None] = (),
+        of_corrections: Sequence[Exception | None] = (),
+        is_bounded: bool = True,
+        entries: int = 64,
+    ) -> WindowLane:
+        trigger = Trigger.available_now() if is_bounded else Trigger()
+        context = lane_context(layout, no_spark(), trigger=trigger, retry_attempts=4, retry_seconds=0.001)
+        ingest = SimpleNamespace(stream=STREAM, plans=SimpleNamespace(windows={"v": None}))
+        keeper: Any = SimpleNamespace(
+            stream=STREAM, ingest=ingest, active=not is_bounded, is_complete=is_bounded
+        )
+        lane = WindowLane(context, keeper)
+        lane._entries_per_cut = entries
+        lane.jobs = JobsHere(failures)  # type: ignore[assignment]
+        lane._corrections._jobs = JobsHere(of_corrections)  # type: ignore[assignment]
+        lanes.append(lane)
+        return lane
+
+    yield make
+    for lane in lanes:
+        lane.stop()
+
+
+def counts(layout: Layout) -> dict[int, int]:
+    """What the newest revision of each window says, by the beginning of the window, microseconds."""
+    found: dict[int, tuple[int, int]] = {}
+    for path in published_paths(layout, NAME, view_kind(0, "v")):
+        rows = pq.read_table(path).filter(pa.compute.field("op") == "upsert")
+        starts = rows.column("w").combine_chunks().field("start").cast(pa.int64())
+        for start, *said in zip(
+            starts.to_pylist(), *(rows.column(name).to_pylist() for name in ("revision", "n")), strict=True
+        ):
+            found[start] = max(found.get(start, (-1, 0)), (said[0], said[1]))
+    return {start: count for start, (_, count) in found.items()}
+
+
+def told(lane: WindowLane, kind: str = "windows") -> list[dict[str, Any]]:
+    return [event for event in lane.context.events.recent if event["kind"] == kind]
+
+
+def wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + MOST_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def lost() -> StreamFailedError:
-    return StreamFailedError("the windows of stream s stopped: Python worker exited unexpectedly")
+    return StreamFailedError("Python worker exited unexpectedly")
 
 
 def slow() -> StreamFailedError:
-    return StreamFailedError("the windows of stream s stopped: Python worker failed to connect back.")
-
-
-def test_a_slow_start_is_tried_again(lane: Any) -> None:
-    keyed = Keyed([slow(), slow(), None])
-    windows, events = lane(keyed)
-    windows.start()
-    assert windows.await_termination(60)
-    assert keyed.starts == 3
-    *again, back = events.recent
-    assert (back["kind"], back["attempt"]) == ("lane_back", 2)
-    told = [(event["kind"], event["part"], event["cause"], event["attempt"]) for event in again]
-    assert told == [("lane_retried", "windows", "slow_start", attempt) for attempt in (1, 2)]
-    assert (events.recent[0]["lane"], events.recent[0]["views"]) == ("s.results", ["w", "x"])
-
-
-def test_a_busy_machine_is_waited_for_however_often_a_process_is_slow(lane: Any) -> None:
-    keyed = Keyed([*(slow() for _ in range(9)), None])
-    windows, events = lane(keyed)
-    windows.start()
-    assert windows.await_termination(60)
-    assert keyed.starts == 10
-    assert [event["attempt"] for event in events.recent] == [*range(1, 10), 9]
-
-
-def test_a_machine_that_stays_busy_for_an_hour_is_told(lane: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_BUSY_SECONDS", 0.0)
-    keyed = Keyed([slow() for _ in range(5)])
-    windows, _ = lane(keyed)
-    windows.start()
-    with pytest.raises(StreamFailedError, match=r"did not start in time.*retried 4 times"):
-        windows.await_termination(60)
+    return StreamFailedError("Python worker failed to connect back.")
 
 
 @pytest.mark.parametrize(
@@ -125,93 +113,145 @@ def test_a_machine_that_stays_busy_for_an_hour_is_told(lane: Any, monkeypatch: p
     [lost, lambda: ValueError("a function of the user's raised"), lambda: OSError("Permission denied")],
 )
 def test_a_lane_of_a_run_that_goes_on_is_tried_again_whatever_fails(
-    lane: Any, failure: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
+    stream: PlainStream, made: Begin, failure: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "_SELDOM_SECONDS", 0.002)
     monkeypatch.setattr(retries, "_MOST_SECONDS", 0.002)
-    keyed = Keyed([*(failure() for _ in range(20)), None])
-    windows, events = lane(keyed, available_now=False)
-    windows.start()
-    while keyed.starts < 21:
-        assert windows.active
-        time.sleep(0.001)
+    stream.put([1, 2])
+    lane = made([failure() for _ in range(20)], is_bounded=False)
+    lane.start()
+    wait(lambda: len(told(lane)) == 1)
+    wait(lambda: bool(told(lane, "lane_back")))
+    events = [event for event in lane.context.events.recent if event["kind"] != "windows"]
+    assert [event["kind"] for event in events] == [*["lane_retried"] * 20, "lane_back"]
+    assert {(each["part"], each["lane"], tuple(each["views"])) for each in events[:-1]} == {
+        ("windows", NAME, ("v",))
+    }
     book = StatusBook()
-    for event in events.recent:
+    for event in events[:-1]:
         book.note(event)
     ((name, trouble),) = open_troubles(book.document()["lanes"])
-    assert (name, trouble["state"], trouble["attempt"]) == ("s.results", "retrying", 20)
-    windows.retries.succeeded()
-    book.note(events.recent[-1])
+    assert (name, trouble["state"], trouble["attempt"]) == (NAME, "retrying", 20)
+    book.note(events[-1])
     assert not list(open_troubles(book.document()["lanes"]))
-    windows.stop()
-    assert {event["kind"] for event in events.recent} == {"lane_retried", "lane_back"}
-    assert windows.failed is None
+    assert lane.active
+    assert lane.failed is None
 
 
-def test_a_lane_whose_query_somebody_stops_is_given_up_and_the_run_goes_on(lane: Any) -> None:
-    windows, events = lane(Keyed([STOPPED]), available_now=False)
-    windows.start()
-    assert windows.join(60)
-    assert windows.failed["cause"] == "stopped_outside"
-    assert [event["kind"] for event in events.recent] == ["lane_failed"]
+def test_a_process_that_begins_slowly_is_waited_for_however_often(
+    layout: Layout, stream: PlainStream, made: Begin
+) -> None:
+    stream.put([1, 2, 45])
+    lane = made([slow() for _ in range(9)])
+    lane.start()
+    assert lane.await_termination(MOST_SECONDS)
+    assert [(event["cause"], event["attempt"]) for event in told(lane, "lane_retried")] == [
+        ("slow_start", attempt) for attempt in range(1, 10)
+    ]
+    assert counts(layout)[0] == 2
 
 
-def test_what_fails_too_often_is_told(lane: Any) -> None:
-    keyed = Keyed([lost() for _ in range(5)])
-    windows, events = lane(keyed)
-    windows.start()
+def test_what_fails_too_often_is_told(stream: PlainStream, made: Begin) -> None:
+    stream.put([1])
+    lane = made([lost() for _ in range(5)])
+    lane.start()
     with pytest.raises(
-        StreamFailedError, match=r"a Python worker process ended unexpectedly.*retried 4 times"
+        StreamFailedError,
+        match=r"windows of stream s stopped: .*a Python worker process ended unexpectedly.*retried 4 times",
     ):
-        windows.await_termination(60)
-    assert keyed.starts == 5
-    assert events.recent[-1]["kind"] == "lane_failed"
+        lane.await_termination(MOST_SECONDS)
+    assert lane.context.events.recent[-1]["kind"] == "lane_failed"
 
 
-@pytest.mark.parametrize(
-    ("keyed", "told"),
-    [
-        (Keyed([slow()], refused=2), "PermissionError: Permission denied: '/x'; retried once"),
-        (Keyed([StreamFailedError("gone")]), "gone"),
-    ],
-)
-def test_any_other_failure_is_told_at_once(lane: Any, keyed: Keyed, told: str) -> None:
-    windows, _ = lane(keyed)
-    windows.start()
-    with pytest.raises(StreamFailedError, match=told):
-        windows.await_termination(60)
+def test_a_lane_that_was_never_started_can_be_stopped(stream: PlainStream, made: Begin) -> None:
+    stream.put([1])
+    lane = made()
+    lane.stop()
+    assert not lane.active
 
 
-def test_a_first_start_that_is_refused_is_told_at_the_end(lane: Any) -> None:
-    windows, _ = lane(Keyed([None], refused=1))
-    before = threading.enumerate()
-    windows.start()
-    with pytest.raises(StreamFailedError, match="Permission denied: '/x'"):
-        windows.await_termination(60)
-    windows.stop()
-    assert set(threading.enumerate()) <= set(before)
+def late_stream(stream: PlainStream) -> int:
+    """Tuples in order, and four entries of late ones; the number of windows that are corrected."""
+    for number in range(30):
+        stream.put([EACH * number, EACH * number + 1])
+    for late in ([3], [25, 4], [5], [105]):
+        stream.put(late)
+    return 3
 
 
-def test_a_lane_that_was_never_started_can_be_stopped(lane: Any) -> None:
-    windows, _ = lane(Keyed([]))
-    windows.stop()
-    assert not windows.active
+def is_whole(layout: Layout, stream: PlainStream) -> bool:
+    """Whether every window but the newest, which is not told yet, says how many tuples it has."""
+    newest = max(stream.tuples)
+    found = counts(layout)
+    return all(found[start] == count for start, count in stream.tuples.items() if start != newest)
 
 
-def test_a_query_stopped_from_outside_is_told(lane: Any) -> None:
-    keyed = Keyed([STOPPED])
-    windows, events = lane(keyed)
-    windows.start()
-    with pytest.raises(StreamFailedError, match=r"windows of stream s stopped: .*another program stopped"):
-        windows.await_termination(60)
-    assert keyed.starts == 1
-    assert events.recent[-1]["cause"] == "stopped_outside"
+@pytest.mark.parametrize("entries", [1, 3, 64])
+def test_final_windows_are_corrected_before_the_lane_ends(
+    layout: Layout, stream: PlainStream, made: Begin, entries: int
+) -> None:
+    windows = late_stream(stream)
+    lane = made(entries=entries)
+    lane.start()
+    assert lane.await_termination(MOST_SECONDS)
+    assert is_whole(layout, stream)
+    events = told(lane)
+    assert [event["batch"] for event in events] == list(range(len(events)))
+    assert sum(event["entries"] for event in events) == stream.number + 1
+    corrected = sum(event["views"].get("v", {}).get("final_corrected", 0) for event in events)
+    assert windows <= corrected <= 5
+    assert not layout.corrections(STREAM).exists()
+    assert set(LogReader(layout.log(STREAM)).marks()) == {NAME}, "the entries that they read may go"
 
 
-def test_a_query_stopped_from_outside_before_it_has_answered_all_is_told(lane: Any) -> None:
-    keyed = Keyed([None])
-    keyed.finish = lambda *_: False  # type: ignore[method-assign]
-    windows, _ = lane(keyed)
-    windows.start()
-    with pytest.raises(StreamFailedError, match="another program stopped"):
-        windows.await_termination(60)
+def test_the_lane_goes_on_while_corrections_fail(layout: Layout, stream: PlainStream, made: Begin) -> None:
+    late_stream(stream)
+    lane = made(of_corrections=[lost() for _ in range(3)], is_bounded=False)
+    lane.start()
+    wait(lambda: sum(event["entries"] for event in told(lane)) == stream.number + 1)
+    for number in range(30, 34):
+        stream.put([EACH * number])
+    wait(lambda: sum(event["entries"] for event in told(lane)) == stream.number + 1)
+    wait(lambda: not layout.corrections(STREAM).exists())
+    lane.finish()
+    assert lane.await_termination(MOST_SECONDS)
+    assert is_whole(layout, stream)
+    assert {(each["part"], each["lane"]) for each in told(lane, "lane_retried")} == {
+        ("corrections", f"{NAME}.corrections")
+    }
+
+
+def test_corrections_that_fail_too_often_end_a_run_that_is_to_end(stream: PlainStream, made: Begin) -> None:
+    late_stream(stream)
+    lane = made(of_corrections=[lost() for _ in range(100)])
+    lane.start()
+    with pytest.raises(StreamFailedError, match="a Python worker process ended unexpectedly"):
+        lane.await_termination(MOST_SECONDS)
+
+
+def test_corrections_of_a_cut_that_is_repeated_are_computed_again(
+    layout: Layout, stream: PlainStream, made: Begin
+) -> None:
+    """Whether the lane failed before it had published them, or another process goes on."""
+    late_stream(stream)
+    first = made(entries=3)
+    answer, repeated = first.answer, set()
+
+    def fails(cut: Cut, store: BatchFiles) -> Any:
+        found = answer(cut, store)
+        if cut.orders["corrects"]:
+            repeated.add(cut.number)
+            raise lost()
+        return found
+
+    first.answer = fails  # type: ignore[method-assign]
+    first.start()
+    with pytest.raises(StreamFailedError, match="ended unexpectedly"):
+        first.await_termination(MOST_SECONDS)
+    assert len(repeated) == 1
+    assert first._corrections._jobs.begun > 1  # type: ignore[attr-defined]
+    again = made(entries=3)
+    again.start()
+    assert again.await_termination(MOST_SECONDS)
+    assert is_whole(layout, stream)
+    assert not layout.corrections(STREAM).exists()

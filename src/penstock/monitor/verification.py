@@ -14,6 +14,7 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.monitor.figures import counted
 from penstock.monitor.folder import folder_layout
 from penstock.spark.ingest.continuity import refuse_lost
+from penstock.spark.lanes.windows.shard_state import StateFile, check_state
 from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.runs import check_run
@@ -49,7 +50,9 @@ from penstock.spark.storage.formats import (
     SESSION,
     SHARDS,
     STATIC,
+    TO_CORRECT,
     TOPICS,
+    WINDOW_STATE,
     EitherFormat,
     Format,
 )
@@ -69,6 +72,8 @@ _LEDGER: Mapping[str, Format | EitherFormat] = {
     "program": PROGRAM,
     "operator": OPERATOR_VIEWS,
     "shards": SHARDS,
+    "window_state": WINDOW_STATE,
+    "correction": TO_CORRECT,
     "backfilled": BACKFILL,
     "session": SESSION,
     "topics": TOPICS,
@@ -239,8 +244,9 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         ledger = layout.read_files(stream)
         if ledger.exists():
             found.read(ledger, lambda ledger=ledger: _check_ledger(ledger))  # type: ignore[misc]
-        if layout.keyed_spark(stream).is_dir() and not layout.shards(stream).exists():
+        if layout.window_state(stream).exists() and not layout.shards(stream).exists():
             found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
+        _window_states(layout, stream, found)
     for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
     for lane in found.look(layout.ledger, layout.lanes.names) or ():
@@ -249,7 +255,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             found.read(root / name, lambda name=name: check_run(root / name))  # type: ignore[misc]
     for path in sorted(root.glob("*/replay/**/*.parquet")) if isinstance(root, Path) else ():
         found.read(path, lambda path=path: _read_parquet(path))  # type: ignore[misc]
-    for folder in sorted((*root.glob("*/spark"), *root.glob("*/spark-keyed")), key=str):
+    folders: list[StorePath] = [*root.glob("*/spark")]
+    for folder in sorted(folders, key=str):
         for path in summed_files(folder):
             found.read(path, lambda path=path: check_summed(path))  # type: ignore[misc]
         for missing in missing_batches(folder):
@@ -306,6 +313,14 @@ def _continuity(layout: Layout, stream: str, found: Findings) -> None:
     newest = found.look(log.log, log.newest)
     if newest is not None:
         found.look(log.log, lambda: refuse_lost_program(layout, stream, newest.plan))
+
+
+def _window_states(layout: Layout, stream: str, found: Findings) -> None:
+    document = layout.window_state(stream)
+    state = found.look(document, lambda: WINDOW_STATE.read(document)) or {"shards": ()}
+    for file in (StateFile(*file) for own in state["shards"] for file in own):
+        path = layout.window_states(stream) / file.name
+        found.read(path, lambda path=path, file=file: check_state(path, file))  # type: ignore[misc]
 
 
 def _static_files(layout: Layout, lane: str) -> list[str]:

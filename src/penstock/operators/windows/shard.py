@@ -1,6 +1,6 @@
-"""A shard of the keyed stage: its operators, their state, and the log they are a function of.
+"""A shard of window views: its operators, their state, and the log they are a function of.
 
-The driver of the shard (the stateful processor on Spark, the virtual-time runner) hands over the log's
+Who drives the shard (the window lane on Spark, the virtual-time runner) hands over the log's
 records in order and stores what changed; nothing else decides what the answers are.
 """
 
@@ -119,6 +119,13 @@ class Shard:
         self._dropped: set[int] = set()
 
     @classmethod
+    def of(cls, program: KeyedProgram) -> Shard:
+        """A shard with the views of a program that has taken in nothing."""
+        shard = cls()
+        shard._follow(program)
+        return shard
+
+    @classmethod
     def restored(
         cls,
         scalars: bytes,
@@ -211,11 +218,6 @@ class Shard:
             for id_, own in self._operators.items()
             for name, found in own.progress().items()
         }
-
-    def window_size(self, operator: int, view: str) -> int:
-        """Length of a view's windows in microseconds; 0 where it is gone."""
-        own = self._operators[operator].views.get(view)
-        return own.plan.windows.size if own is not None else 0
 
     def answer_from_history(
         self,

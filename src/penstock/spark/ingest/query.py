@@ -78,7 +78,7 @@ class IngestQuery:
             PlanLog(layout, stream),
             events,
             settings,
-            lambda: len(fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards)),
+            lambda: fixed_shards(layout, stream, spark.sparkContext.defaultParallelism, settings.shards),
             self._store_readers,
             Beginnings(layout, stream, settings),
             time_limit.of,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -47,10 +47,36 @@ class CutAnswer:
     Attributes:
         staged: the files of its results.
         figures: what its manifest and its event say beside; JSON values.
+        marks: what the lane says to the writers of its logs beside how far it has come.
+        puts, deletes: further documents that the commit puts and deletes.
+        told: what its event says beside.
+        done: called once the cut is visible.
     """
 
     staged: Sequence[Staged] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    puts: Mapping[StoredDocument, Mapping[str, Any]] = field(default_factory=dict)
+    deletes: Sequence[StoredDocument] = ()
+    told: Mapping[str, Any] = field(default_factory=dict)
+    done: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How long the steps of a cut have taken, seconds.
+
+    Attributes:
+        wake: since its newest entry was put, when the lane found it; None where it has none, or was put before.
+        put: to put the cut.
+        answer: to answer it.
+        publish: to publish it.
+    """
+
+    wake: float | None
+    put: float
+    answer: float
+    publish: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +85,7 @@ class _Task:
 
     Attributes:
         cut: which.
-        wake_seconds: since its newest entry was put, when the lane found it; None where the cut was put before.
+        wake_seconds: since its newest entry was put, when the lane found it; None where it has none, or was put before.
         put_seconds: how long it took to put the cut.
     """
 
@@ -130,13 +156,35 @@ class CutLane(Lane):
         """What else the answer to the next cut depends on; put with it, before any work."""
         return {}
 
+    @property
+    def has_more(self) -> bool:
+        """Whether a cut is due though no entry has come."""
+        return False
+
+    @property
+    def awaits_more(self) -> bool:
+        """Whether such a cut may become due: the lane does not end before."""
+        return False
+
     def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
         """The rows of a view in a published cut, for its sinks; None where it has none or is not this lane's."""
         return None
 
-    def needs(self, stream: str, cut: Cut) -> Mapping[str, Any]:  # noqa: ARG002
-        """What the lane says to the writer of a log beside how far it has come."""
-        return {}
+    def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
+        """Records a cut that was published just now."""
+        self.context.events.record(
+            "cut",
+            lane=self.name,
+            cut=cut.number,
+            streams={stream: reach.entry for stream, reach in cut.until.items()},
+            entries=cut.entries,
+            figures=dict(answer.figures),
+            **answer.told,
+            wake_seconds=spent.wake,
+            put_seconds=spent.put,
+            answer_seconds=spent.answer,
+            publish_seconds=spent.publish,
+        )
 
     @property
     def reader(self) -> str:
@@ -197,10 +245,14 @@ class CutLane(Lane):
         reader = self.readers[stream]
         mark = reader.mark(self.name)
         if mark is None:
-            mark = reader.join(self.name, reads_again=self.reads_again)
+            mark = self._join(reader)
         if reach is None or (reach.entry < mark and reader.has_only_joined(self.name)):
             return Reach(mark)
         return reach
+
+    def _join(self, reader: LogReader) -> int:
+        """Puts the first mark in a log, and gives the last entry before the lane's first one."""
+        return reader.join(self.name, reads_again=self.reads_again)
 
     def _next(self, standing: _Standing) -> _Task | None:
         """The cut that is to be answered, put; None where the lane has come to its end or is stopped."""
@@ -211,12 +263,13 @@ class CutLane(Lane):
         if until is None:
             return None
         self.jobs.expect()
-        found, newest = time.time(), max(reach.clock or 0 for reach in until.values()) / 1e6
+        came = [reach.clock or 0 for stream, reach in until.items() if reach != standing.reach[stream]]
+        wake = max(0.0, time.time() - max(came) / 1e6) if came else None
         began = time.perf_counter()
         cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since(standing.reach))
         self._cuts.put(cut)
         failpoint("cut_put", cut.number)
-        return _Task(cut, max(0.0, found - newest), time.perf_counter() - began)
+        return _Task(cut, wake, time.perf_counter() - began)
 
     def _since(self, before: Mapping[str, Reach]) -> Mapping[str, Since]:
         """Which older tuples the next cut may take: all that are not about to go, and all that it holds."""
@@ -237,11 +290,13 @@ class CutLane(Lane):
             seen = self.context.appended.count
             ends = self._is_to_end or not self._is_fed
             until = {stream: self._ahead(stream, before) for stream, before in reach.items()}
+            if self.has_more:
+                return until
             if until != reach:
                 found = found or time.monotonic()
                 if ends or self._is_gathered(reach, until, time.monotonic() - found):
                     return until
-            elif ends:
+            elif ends and not self.awaits_more:
                 return None
             self.context.appended.wait(seen, _LOOK_SECONDS)
         return None
@@ -277,25 +332,17 @@ class CutLane(Lane):
             cut.number,
             answer.staged,
             figures,
-            puts=self._marks(cut),
-            deletes=() if is_handed_over else [self._cuts.document(cut)],
+            puts={**self._marks(cut, answer.marks), **answer.puts},
+            deletes=[*answer.deletes, *(() if is_handed_over else [self._cuts.document(cut)])],
         )
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
         self.retries.succeeded()
-        streams = self._tell(cut.number, cut.until)
-        self.context.events.record(
-            "cut",
-            lane=self.name,
-            cut=cut.number,
-            streams=streams,
-            entries=cut.entries,
-            figures=dict(answer.figures),
-            wake_seconds=None if task.wake_seconds is None else round(task.wake_seconds, 4),
-            put_seconds=round(task.put_seconds, 4),
-            answer_seconds=round(answered - began, 4),
-            publish_seconds=round(published - answered, 4),
-        )
+        self._tell(cut.number, cut.until)
+        answer.done()
+        wake = None if task.wake_seconds is None else round(task.wake_seconds, 4)
+        spent = (task.put_seconds, answered - began, published - answered)
+        self.record(cut, answer, Spent(wake, *(round(seconds, 4) for seconds in spent)))
         self._hand_over(cut, Published(figures, files))
         if is_handed_over:
             self._cuts.remove(cut)
@@ -318,20 +365,19 @@ class CutLane(Lane):
                 sink.take(rows, cut.number)
         failpoint("cut_handed_over", cut.number)
 
-    def _marks(self, cut: Cut) -> dict[StoredDocument, dict[str, Any]]:
+    def _marks(self, cut: Cut, said: Mapping[str, Any]) -> dict[StoredDocument, dict[str, Any]]:
         """What the lane says to the writers of its logs once a cut is published."""
         found: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in cut.until.items():
+            if reach == cut.before[stream]:
+                continue
             since = {SINCE: cut.since[stream].entry} if stream in cut.since else {}
-            told = {**since, **self.needs(stream, cut)}
-            found |= self.readers[stream].mark_document(self.name, reach.entry, **told)
+            found |= self.readers[stream].mark_document(self.name, reach.entry, **since, **said)
         return found
 
-    def _tell(self, cut: int, until: Mapping[str, Reach]) -> dict[str, int]:
+    def _tell(self, cut: int, until: Mapping[str, Reach]) -> None:
         """Notes for the status how far the lane has come: by stream the last entry that is answered."""
-        streams = {stream: reach.entry for stream, reach in until.items()}
-        self._told = {"cut": cut, "streams": streams}
-        return streams
+        self._told = {"cut": cut, "streams": {stream: reach.entry for stream, reach in until.items()}}
 
     def _compact(self, number: int) -> None:
         every = self.context.settings.compact_every_batches

@@ -6,7 +6,7 @@ A view whose outputs are columns of its groups is stored as it is published. Any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -210,7 +210,7 @@ class ResultStage:
     files: BatchFiles | None
     scratch: StorePath
     shard: int
-    views: Callable[[int], dict[str, BoundWindow]]
+    views: Callable[[int], Mapping[str, BoundWindow]]
     _answers: dict[_Place, list[Answer]] = field(default_factory=dict)
 
     def add(self, operator: int, answer: Answer) -> None:

@@ -2,12 +2,11 @@
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the place,
 `PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, manifest_written,
-before_commit; of the keyed query, with its own batches: keyed_staged (its state is committed),
-keyed_manifest_written, keyed_before_commit; of a backfill, with the first of its operators: backfill_staged,
+before_commit; of a backfill, with the first of its operators: backfill_staged,
 backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_published, cut_handed_over; of the lane of views with a deadline,
 with its publications: order_started, order_judged, order_published, order_marked, and where windows are answered late late_started,
 late_judged, late_published; of the log of a view's rows, with the publication: rows_logged; of a compaction, with the last batch that
-it merges: compaction_merged, compaction_listed, of the keyed query with keyed_ before; of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
+it merges: compaction_merged, compaction_listed, of a lane with cut_ before; of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, and as it is removed history_announced,
 history_kept; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
 how many were before: replaced_half_removed.
@@ -19,7 +18,6 @@ import os
 import signal
 
 NAMES = ("bound", "staged", "manifest_written", "before_commit")
-KEYED_NAMES = ("keyed_staged", "keyed_manifest_written", "keyed_before_commit")
 CUT_NAMES = ("cut_put", "cut_answered", "cut_published", "cut_handed_over")
 ORDER_NAMES = (
     "order_started",

@@ -207,12 +207,20 @@ class Layout:
         return StoredDocuments(self.ledger, ("operator", stream))
 
     def shards(self, stream: str) -> StoredDocument:
-        """The shards of a stream's window views."""
+        """How many shards a stream's window views have."""
         return StoredDocument(self.ledger, ("shards", stream))
 
-    def keyed_spark(self, stream: str) -> StorePath:
-        """Spark's own checkpoint of the stream's keyed query."""
-        return self.checkpoint / on_disk(stream) / "spark-keyed"
+    def window_state(self, stream: str) -> StoredDocument:
+        """The files of the state of a stream's window views."""
+        return StoredDocument(self.ledger, ("window_state", stream))
+
+    def corrections(self, stream: str) -> StoredDocuments:
+        """The final windows that cuts of a stream's window lane met tuples of, until they are corrected."""
+        return StoredDocuments(self.ledger, ("correction", stream))
+
+    def window_states(self, stream: str) -> StorePath:
+        """The folder of these files."""
+        return self.checkpoint / on_disk(stream) / "windows"
 
     def cuts(self, lane: str) -> StoredDocuments:
         """The cuts of a lane that are not done with."""

@@ -1,57 +1,106 @@
-"""The window lane: the window views of one stream, answered by its keyed query."""
+"""The window lane: the window views of one stream, early, corrected and final.
+
+A cut is one stateless job, a task a shard: it takes in the cut's entries, stores what they answer, and the shard's state as files. The
+commit that publishes the cut lists these. So a cut that is repeated begins with the same state and answers the same.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
-from penstock.errors import StoppedOutsideError
+from pyspark.sql import DataFrame
+
+from penstock.errors import DamagedError
+from penstock.plan.times import AFTER_ALL
+from penstock.spark.ingest.backfill import never_whole
 from penstock.spark.ingest.log_keeper import LogKeeper
-from penstock.spark.lanes.lane import Lane, LaneContext
-from penstock.spark.lanes.windows.query import WINDOWS, KeyedDone, KeyedQuery
+from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
+from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.lanes.shared_jobs import SharedJobs
+from penstock.spark.lanes.windows.corrections import Corrections
+from penstock.spark.lanes.windows.programs import WindowPrograms
+from penstock.spark.lanes.windows.shard_state import StateFile
+from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
+from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.programs import stored_program
+from penstock.spark.log.row_log import PROGRESS
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.staged import BatchFiles, Staged
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
+from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.window_rows import make_results
+from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
+from penstock.spark.storage.formats import WINDOW_STATE
+from penstock.spark.storage.layout import PARTIALS_FILES
+from penstock.spark.storage.store_paths import name_below
 
-_LOOK_SECONDS = 0.2
+#: a cut whose shards took no longer is light: others may share its job
+_LIGHT_SECONDS = 0.1
+#: operators whose views stay decoded
+_KEPT_OPERATORS = 256
+#: of a cut's orders: the cuts whose final windows it corrects
+_CORRECTS = "corrects"
 
 
-class WindowLane(Lane):
-    """Runs the keyed query of a stream; Spark's own plan of its batches are the cuts.
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of all shards after a cut.
+
+    Attributes:
+        plan: the plan version that they followed last; None before the first cut.
+        shards: the files of each, the oldest first.
+        progress: how far the views are answered whose rows others read, as `Progress`.
+    """
+
+    plan: int | None
+    shards: tuple[tuple[StateFile, ...], ...]
+    progress: Mapping[str, Any]
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all files."""
+        return {file.name for own in self.shards for file in own}
+
+
+class WindowLane(CutLane):
+    """Answers the window views of a stream.
 
     Args:
         context: the run's.
         stream: the stream.
+        shared: lanes whose light jobs are run together with its own.
     """
 
     part = "windows"
 
-    def __init__(self, context: LaneContext, stream: LogKeeper) -> None:
-        super().__init__(results_of(stream.ingest.stream), context, [stream])
+    def __init__(self, context: LaneContext, stream: LogKeeper, shared: SharedJobs | None = None) -> None:
+        name = stream.ingest.stream
+        super().__init__(results_of(name), context, [stream], shared=shared)
         self._ingest = stream.ingest
+        self._stream = name
+        self._log = self.readers[name]
+        cores = context.spark.sparkContext.defaultParallelism
+        self._shards = fixed_shards(context.layout, name, cores, context.settings.shards)
+        self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
+        self._corrections = Corrections(context, self.name, name, is_endless=not context.trigger.is_bounded)
+        self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, context.layout, name))
+        self._is_light = True
         self._counting = threading.Lock()
         self._totals: Counter[str] = Counter()
         self._overflowed: Counter[str] = Counter()
-        self.keyed = KeyedQuery(
-            context.spark,
-            stream.ingest.stream,
-            context.layout,
-            context.events,
-            context.settings,
-            self._answered,
-            self._copy,
-            context.run,
-            rows=context.rows,
-        )
-        self.publisher = self.keyed.publisher
-
-    @property
-    def reader(self) -> str:
-        """The same in the log of every stream."""
-        return WINDOWS
+        #: asked for with each cut, and changes seldom: by the plan version and the segment of its last entry
+        self._never_whole = lru_cache(1)(lambda _plan, _segment: never_whole(context.layout, name))
 
     @property
     def views(self) -> Sequence[str]:
@@ -59,56 +108,231 @@ class WindowLane(Lane):
         return list(self._ingest.plans.windows)
 
     def recount(self, status: StatusFile) -> None:
-        """Nothing: its batches are counted with those of its stream."""
+        """Nothing: its cuts are counted with the batches of its stream."""
 
     def status(self) -> dict[str, Any]:
         """Windows told so far, by what was told of them, and rows with a sum that does not fit its type, by view."""
         with self._counting:
             return {"windows": dict(self._totals), "overflowed": dict(self._overflowed)}
 
-    def _answered(self, done: KeyedDone) -> None:
-        self.retries.succeeded()
-        with self._counting:
-            for view, counts in done.views.items():
-                self._totals.update(asdict(counts))
-                self._overflowed[view] += counts.overflowed
+    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
+        """What a published cut says of a view, for its sinks."""
+        if view not in self._ingest.plans.windows:
+            return None
+        return results.batch_changes(self.context.spark, self.context.layout, self._stream, view, cut, files)
 
-    def _copy(self, stream: str, batch: int, files: Sequence[Mapping[str, Any]]) -> None:
-        """Hands a published batch to the sinks of its views."""
-        for sink in self.context.sinks():
-            if sink.view in self._ingest.plans.windows:
-                rows = results.batch_changes(
-                    self.context.spark, self.context.layout, stream, sink.view, batch, files
-                )
-                if rows is not None:
-                    sink.take(rows, batch)
+    @property
+    def has_more(self) -> bool:
+        """Whether corrections can be published."""
+        return bool(self._corrections.ready)
 
-    def _halt(self) -> None:
-        self.keyed.stop()
+    @property
+    def awaits_more(self) -> bool:
+        """Whether windows wait to be corrected."""
+        return self._corrections.are_waiting
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """The cuts before whose final windows it corrects."""
+        return {_CORRECTS: list(self._corrections.ready)}
+
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
+        """Takes in the cut's entries, and publishes corrections of final windows."""
+        began = time.perf_counter()
+        state = self._state_before(cut)
+        after, until = cut.before[self._stream].entry, cut.until[self._stream].entry
+        entries = self._log.between(after, until) if until > after else []
+        last = entries[-1] if entries else self._log.entry(until)
+        reports = self._reports(cut, entries, state, store) if entries else []
+        ran = time.perf_counter()
+        staged = [each for report in reports for each in report.results]
+        staged += self._stored(self._corrections.take(cut.orders[_CORRECTS]), store)
+        ready, counts = self._made(staged, store)
+        made = time.perf_counter()
+        progress = state.progress
+        if reports:
+            progress = progress_of(reports, self.context.rows.views(self.name), has_ended=last.ended)
+        now = _State(
+            last.plan if reports else state.plan,
+            tuple(tuple(report.state) for report in reports) or state.shards,
+            progress,
+        )
+        late = [report.late for report in reports]
+        beyond = {(each.operator, each.view, each.start) for report in reports for each in report.beyond}
+        lost = {window for report in reports for window in report.beyond_history}
+        figures = {
+            "answered": last.batch,
+            "views": {view: asdict(said) for view, said in counts.items()},
+            "beyond": sorted(beyond),
+            "late_tuples": sum(each.registered for each in late),
+            "late_beyond": sum(each.beyond for each in late),
+            "whole": sorted({operator for entry in entries for operator in entry.whole}),
+            PROGRESS: progress,
+        }
+        told = {
+            "entry": last.number,
+            "entries": len(entries),
+            "standing": standing_of([report.standing for report in reports]),
+            "beyond": len(beyond),
+            "beyond_history": len(lost),
+            "late_before": sum(each.before for each in late),
+            "panes_restored": sum(report.restored for report in reports),
+            "shard_seconds": round(max((report.seconds for report in reports), default=0.0), 4),
+            "state_bytes": sum(report.state_bytes for report in reports),
+            "run_seconds": round(ran - began, 4),
+            "make_seconds": round(made - ran, 4),
+        }
+        puts, deletes = self._corrections.changes(cut.number, last, reports, cut.orders[_CORRECTS])
+        return CutAnswer(
+            staged=ready,
+            figures=figures,
+            marks=self._final(last, reports) if reports else {},
+            puts={**puts, self.context.layout.window_state(self._stream): _document(cut.number, now)},
+            deletes=deletes,
+            told=told,
+            done=partial(self._published, counts, state.names - now.names),
+        )
+
+    def _reports(
+        self, cut: Cut, entries: Sequence[Entry], state: _State, store: BatchFiles
+    ) -> list[ShardReport]:
+        """What the shards have done with the entries of a cut."""
+        versions = {entry.plan for entry in entries}
+        if state.plan is not None:
+            versions.add(state.plan)
+        task = ShardTask(
+            layout=self.context.layout,
+            stream=self._stream,
+            cut=cut.number,
+            entries=entries,
+            programs=self._programs.sent(versions),
+            store=store,
+        )
+        cells = [ShardCell(number, own) for number, own in enumerate(state.shards)]
+        reports = self.jobs.run(task, cells, is_light=self._is_light)
+        self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
+        return reports
+
+    def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
+        """Records what the cut has answered."""
+        figures = {
+            name: value for name, value in answer.figures.items() if name not in ("beyond", "whole", PROGRESS)
+        }
+        self.context.events.record(
+            "windows",
+            stream=self._stream,
+            batch=cut.number,
+            **{**figures, **answer.told},
+            wake_seconds=spent.wake,
+            put_seconds=spent.put,
+            publish_seconds=spent.publish,
+        )
+
+    def _join(self, reader: LogReader) -> int:
+        """Puts the first mark: in what is kept of the log, before the entries that have window views."""
+        # of the views of no plan all windows are final
+        told: dict[str, Any] = {FINAL: AFTER_ALL, PLAN: -1}
+        first, newest = reader.join(self.name, **told), reader.newest()
+        after = first if newest is None else newest.number
+        while after > first and self._has_views(reader.entry(after)):
+            after -= 1
+        reader.put_mark(self.name, after, **told)
+        return after
+
+    def _has_views(self, entry: Entry) -> bool:
+        program = stored_program(self.context.layout, self._stream, entry.plan)
+        # what was aggregated has views, also where these are missing: that is told when the entry is answered
+        return PARTIALS_FILES in entry.files if program is None else bool(program.operators)
 
     def _attempt(self) -> None:
-        self.keyed.start(rests=self.context.trigger.is_bounded)
-        try:
-            self._follow()
-        except BaseException:
-            self.keyed.stop()
-            raise
+        with self._corrections.running():
+            super()._attempt()
 
-    def _follow(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
-            if not self.keyed.active:
-                self.keyed.await_termination()
-                self._refuse_stopped()
-                return
-            if not self._is_fed:
-                break
-        last = self._ingest.log.last
-        if self._is_to_end and last is not None:
-            if not self.keyed.finish(last.number):
-                self._refuse_stopped()
-            return
-        self.keyed.stop()
+    def _recover(self) -> Any:
+        standing = super()._recover()
+        self._remove_unlisted()
+        return standing
 
-    def _refuse_stopped(self) -> None:
-        if not self._stopping.is_set():
-            raise StoppedOutsideError("another program stopped Spark's query")
+    def _remove_unlisted(self) -> None:
+        """Deletes state files that attempts before have left."""
+        layout = self.context.layout
+        listed = self._newest_state().names
+        folder = name_below(layout.checkpoint, layout.window_states(self._stream))
+        gone = [
+            each.name for each in layout.log_store.list(folder) if each.name.rpartition("/")[2] not in listed
+        ]
+        if gone:
+            # fails if another run has taken over, whose files these may be
+            layout.ledger.writer.commit()
+            layout.log_store.delete(gone)
+
+    def _newest_state(self) -> _State:
+        document = WINDOW_STATE.read(self.context.layout.window_state(self._stream))
+        if document is None:
+            return _State(None, ((),) * self._shards, {})
+        shards = tuple(tuple(StateFile(*file) for file in own) for own in document["shards"])
+        return _State(document["plan"], shards, document["progress"])
+
+    def _state_before(self, cut: Cut) -> _State:
+        """The state before a cut."""
+        place = self.context.layout.window_state(self._stream)
+        document = WINDOW_STATE.read(place)
+        if (-1 if document is None else document["cut"]) != cut.number - 1:
+            found = "is missing" if document is None else f"is that of cut {document['cut']}"
+            raise DamagedError(str(place), f"({WINDOW_STATE.kind}) {found}; cut {cut.number} is next")
+        return self._newest_state()
+
+    def _stored(self, corrected: Sequence[StagedResults], store: BatchFiles) -> list[StagedResults]:
+        """Corrections as the results of this cut: those that Spark need not make are stored."""
+        found = []
+        for each in corrected:
+            if each.raw:
+                found.append(each)
+            else:
+                (file,) = store.put(each.operator, each.shard, [each.written])
+                found.append(replace(each, file=file))
+        return found
+
+    def _made(
+        self, staged: Sequence[StagedResults], store: BatchFiles
+    ) -> tuple[list[Staged], dict[str, ViewCounts]]:
+        """The published files, and what they say by view."""
+        views = self._views
+        made = make_results(
+            self.context.spark,
+            [each for each in staged if each.raw],
+            lambda each: views(each.operator)[each.view],
+            store,
+        )
+        said: dict[str, SaidWindows] = {}
+        for each in staged:
+            said.setdefault(each.view, SaidWindows()).add(each.said)
+        for result in (each for each in made if each.view):
+            # the groups before HAVING are no rows of the view
+            rows = sum(file.rows for file in result.files)
+            said[result.view].judged(rows, rows - result.more)
+        counts = {name: found.counts() for name, found in said.items()}
+        return [*(each for each in staged if not each.raw), *made], counts
+
+    def _final(self, last: Entry, reports: Sequence[ShardReport]) -> dict[str, Any]:
+        """What the lane says to the writer of the log: of which tuples all windows are final."""
+        program = self._programs.of(last.plan).program
+        lacking = self._never_whole(last.plan, last.number // SEGMENT)
+        return {FINAL: final_of([report.standing for report in reports], program, lacking), PLAN: last.plan}
+
+    def _published(self, counts: Mapping[str, ViewCounts], gone: set[str]) -> None:
+        """Counts what was told, and deletes state files that are needed no more."""
+        self._corrections.published()
+        with self._counting:
+            for view, said in counts.items():
+                self._totals.update(asdict(said))
+                self._overflowed[view] += said.overflowed
+        layout = self.context.layout
+        folder = layout.window_states(self._stream)
+        layout.log_store.delete(name_below(layout.checkpoint, folder / name) for name in gone)
+
+
+def _document(cut: int, state: _State) -> dict[str, Any]:
+    shards = [[[file.name, file.size] for file in own] for own in state.shards]
+    return WINDOW_STATE.stamped(
+        {"cut": cut, "plan": state.plan, "shards": shards, "progress": state.progress}
+    )

@@ -1,307 +1,237 @@
-"""One shard of the keyed query in one batch: follows the log, stages results, keeps the state.
+"""One shard of a window lane in one cut: takes in the cut's entries, stores results and its state.
 
-Spark tells each shard how far the log reaches. The shard reads the entries between its own place and there, so
-what it does depends on nothing else.
+What it does depends on its arguments alone. The worker keeps the shard decoded for the next cut; another worker reads what has
+changed since it had the shard, or all of it.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from pathlib import Path
-from time import monotonic, perf_counter, sleep
+from time import perf_counter
 
 import numpy as np
-import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, ValueState
+from pyspark import Broadcast
 
-from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
-from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.times import BEFORE_ALL
-from penstock.spark.lanes.windows.history import Beyond, History
+from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.shard_state import PaneChange, Place, StateFile, StateFiles
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
-from penstock.spark.log.programs import stored_program
-from penstock.spark.log.shards import KeyedContext
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_staging import ResultStage, StagedResults
-from penstock.spark.storage.offsets import REMEDY
-from penstock.sql.windows.bind import BoundWindow
+from penstock.spark.storage.layout import Layout
 
-_BATCH_ID = "streaming.sql.batchId"
 _KEPT_SHARDS = 64
-#: other processes see a commit to a ledger in an object store so much later at the most
-_LAG_SECONDS = 10.0
 
-#: (operator, start) -> the stamp with which the pane was written, and its number of pieces
-_Panes = dict[tuple[int, int], tuple[str, int]]
+
+@dataclass(frozen=True, slots=True, order=True)
+class Beyond:
+    """A final window that got tuples.
+
+    Attributes:
+        operator, view, start: which.
+        entry: the first entry of the cut with such tuples.
+    """
+
+    operator: int
+    view: str
+    start: int
+    entry: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What a shard did in one batch.
+    """What a shard did in one cut.
 
     Attributes:
         shard: which.
-        entry: number of the last entry of the log that is taken in; -1: none.
-        entries: how many it took in.
         results: what it staged.
-        beyond: (operator, view, start) of final windows that got tuples and were corrected from the history.
-        beyond_history: those of such windows that were not: the history may lack tuples of theirs.
+        beyond: final windows that got tuples, for the history to correct.
+        beyond_history: how many such windows are not corrected: the history may lack tuples of theirs.
         late: late tuples it took in.
         standing: how far each view has come.
         progress: how far the windows of each view are answered.
         restored: panes read from the state.
         seconds: wall time.
-        state_bytes: bytes written to the state: scalars and panes.
-        whole: operators that were given the tuples of the batches before their first one.
+        state: the files of its state.
+        state_bytes: bytes of the state file that it wrote.
     """
 
     shard: int
-    entry: int
-    entries: int
     results: list[StagedResults]
     beyond: list[Beyond]
-    beyond_history: list[Beyond]
+    beyond_history: list[tuple[int, str, int]]
     late: LateCounts
     standing: dict[str, Standing]
     progress: dict[str, Progress]
     restored: int
     seconds: float
-    state_bytes: tuple[int, int]
-    whole: tuple[int, ...] = ()
+    state: list[StateFile]
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCell:
+    """A shard before a cut.
+
+    Attributes:
+        number: which.
+        state: the files of its state, the oldest first; none before its first cut.
+    """
+
+    number: int
+    state: tuple[StateFile, ...]
 
 
 @dataclass(slots=True)
-class _Stored:
-    """The scalars of a shard as they are in the state.
+class _Held:
+    """A shard that a worker has decoded, and the state that it has.
 
     Attributes:
-        stamp: tells this state from every other one.
-        entry: number of the last entry taken in; -1: none.
-        panes: see `_Panes`.
-        scalars: see `Shard.scalars`.
+        cut: after which, published or not; -1: none.
+        state: the files.
+        shard: the shard.
+        places: its panes.
     """
 
-    stamp: str
-    entry: int
-    panes: _Panes
-    scalars: bytes
-
-    @classmethod
-    def loaded(cls, stored: bytes) -> _Stored:
-        """What `stored` gave.
-
-        Raises:
-            CheckpointError: another version of Penstock stored it.
-        """
-        found = unpacked(stored)
-        operators, starts, stamps, pieces = (column.to_pylist() for column in found.tables["panes"].columns)
-        places = zip(operators, starts, strict=True)
-        panes = dict(zip(places, zip(stamps, pieces, strict=True), strict=True))
-        return cls(found.header["stamp"], found.header["entry"], panes, found.rest)
-
-    def stored(self) -> bytes:
-        """All of it in bytes."""
-        places = np.array(list(self.panes), np.int64).reshape(-1, 2)
-        panes = pa.table(
-            {
-                "operator": places[:, 0],
-                "pane": places[:, 1],
-                "stamp": pa.array([stamp for stamp, _ in self.panes.values()], pa.string()),
-                "pieces": pa.array([pieces for _, pieces in self.panes.values()], pa.int64()),
-            }
-        )
-        return packed({"panes": panes}, {"stamp": self.stamp, "entry": self.entry}, self.scalars)
+    cut: int
+    state: tuple[StateFile, ...]
+    shard: Shard
+    places: set[Place]
 
 
-#: (checkpoint, stream, shard) -> a state of the shard, as stored and decoded
-_shards: dict[tuple[str, str, int], tuple[_Stored, Shard]] = {}
+#: (folder of states, shard) -> as this worker had it last
+_held: dict[tuple[str, int], _Held] = {}
 
 
-@lru_cache(maxsize=16)
-def _program(context: KeyedContext, version: int) -> KeyedProgram:
-    with context.layout.ledger.read_briefly():
-        program = stored_program(context.layout, context.stream, version)
-    if program is None:
-        raise CheckpointError(
-            f"stream {context.stream}: the window views of plan version {version} are missing in "
-            f"{context.layout.programs(context.stream)}; {REMEDY}"
-        )
-    return program
-
-
-@lru_cache(maxsize=256)
-def _views(context: KeyedContext, operator: int) -> dict[str, BoundWindow]:
-    with context.layout.ledger.read_briefly():
-        return stored_views(context.layout, context.stream, operator)
-
-
+@dataclass(frozen=True, slots=True)
 class ShardTask:
-    """Follows the log for one shard.
+    """Takes in the entries of a cut.
 
-    Args:
-        context: the keyed query's.
-        scalars, panes: the shard's state.
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        cut: number of the cut.
+        entries: its entries, in order.
+        programs: the views of their plan versions, and of that of the state.
+        store: stores the results.
     """
 
-    def __init__(self, context: KeyedContext, scalars: ValueState, panes: MapState) -> None:
-        self._context = context
-        self._scalars = scalars
-        self._panes = panes
+    layout: Layout
+    stream: str
+    cut: int
+    entries: Sequence[Entry]
+    programs: Mapping[int, Broadcast[WindowProgram]]
+    store: BatchFiles
 
-    def follow(self, shard_number: int, rows: Iterable[Row]) -> ShardReport:
-        """Takes in the log up to the newest entry in `rows`."""
+    def __call__(self, cell: ShardCell) -> ShardReport:
+        """Takes in the entries for one shard."""
         began = perf_counter()
-        context = self._context
-        reach = max(row.entry for row in rows)
-        stored, shard, restored = self._shard(shard_number)
-        log = LogReader(context.layout.log(context.stream))
-        files = self._files()
-        stage = ResultStage(files, files.scratch, shard_number, partial(_views, context))
-        entries = _entries(log, stored.entry, reach)
-        beyond: list[Beyond] = []
-        beyond_history: list[Beyond] = []
-        reader, history = EnvelopeReader(log, shard_number), History(log, shard_number)
-        for entry in entries:
-            corrected, others = self._take_in(shard, reader, history, entry, stage)
-            beyond += corrected
-            beyond_history += others
+        programs = {version: each.value for version, each in self.programs.items()}
+        views = {operator: each for own in programs.values() for operator, each in own.views.items()}
+        states = StateFiles(
+            self.layout.log_store, self.layout.checkpoint, self.layout.window_states(self.stream)
+        )
+        key = str(self.layout.window_states(self.stream)), cell.number
+        # taken out, so that a failure leaves nothing half done
+        held, restored = _restored(
+            cell, self.cut, states, _held.pop(key, None), lambda version: programs[version].program
+        )
+        reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
+        stage = ResultStage(self.store, self.store.scratch, cell.number, views.__getitem__)
+        shard = held.shard
+        beyond: dict[tuple[int, str, int], int] = {}
+        beyond_history: list[tuple[int, str, int]] = []
+        for entry in self.entries:
+            for window in _take_in(shard, programs[entry.plan].program, reader, entry, stage):
+                if window[2] >= (BEFORE_ALL if entry.kept_before is None else entry.kept_before):
+                    beyond.setdefault(window, entry.number)
+                else:
+                    beyond_history.append(window)
         results = stage.close()
         late = shard.take_late()
-        sizes = self._store(shard, stored, entries[-1].number if entries else stored.entry)
-        if len(_shards) >= _KEPT_SHARDS:
-            _shards.clear()
-        _shards[context.identity, context.stream, shard_number] = stored, shard
-        seconds = perf_counter() - began
+        changes = _changes(shard, held.places)
+        state = states.write(cell.state, f"{self.cut:010d}-{cell.number:05d}", changes, shard.scalars())
+        held.cut, held.state = self.cut, tuple(state)
+        if len(_held) >= _KEPT_SHARDS:
+            _held.clear()
+        _held[key] = held
         return ShardReport(
-            shard=shard_number,
-            entry=stored.entry,
-            entries=len(entries),
+            shard=cell.number,
             results=results,
-            beyond=beyond,
+            beyond=[Beyond(*window, entry) for window, entry in beyond.items()],
             beyond_history=beyond_history,
             late=late,
             standing=shard.standing(),
             progress=shard.progress(),
             restored=restored,
-            seconds=seconds,
-            state_bytes=sizes,
-            whole=tuple(operator for entry in entries for operator in entry.whole),
+            seconds=perf_counter() - began,
+            state=state,
+            state_bytes=state[-1].size,
         )
 
-    def _files(self) -> BatchFiles:
-        task = TaskContext.get()
-        assert task is not None, "a shard runs inside Spark"
-        batch = task.getLocalProperty(_BATCH_ID)
-        assert batch is not None, "a shard runs inside a streaming query"
-        stream = self._context.stream
-        return BatchFiles.of(self._context.layout, results_of(stream), stream, int(batch))
 
-    def _shard(self, number: int) -> tuple[_Stored, Shard, int]:
-        """The shard as the state has it, and how many panes had to be read.
+def _restored(
+    cell: ShardCell,
+    cut: int,
+    states: StateFiles,
+    held: _Held | None,
+    programs: Callable[[int], KeyedProgram],
+) -> tuple[_Held, int]:
+    """The shard before the cut, and how many panes were read.
 
-        What is cached is taken out, so that a failure leaves nothing half done. Another worker may have had
-        the shard in between: then the panes it has not changed since are taken over.
-        """
-        context = self._context
-        held, older = _shards.pop(
-            (context.identity, context.stream, number), (_Stored("", -1, {}, b""), Shard())
-        )
-        found = self._scalars.get()
-        if found is None:
-            return _Stored("", context.after, {}, b""), Shard(), 0
-        stored = _Stored.loaded(bytes(found[0]))
-        if held.stamp == stored.stamp:
-            return stored, older, 0
-        unchanged = {place for place, known in stored.panes.items() if held.panes.get(place) == known}
-        panes = {}
-        for place in stored.panes.keys() - unchanged:
-            _, pieces = stored.panes[place]
-            panes[place] = [self._piece((*place, piece)) for piece in range(pieces)]
-        programs = partial(_program, context)
-        return stored, Shard.restored(stored.scalars, panes, programs, older, unchanged), len(panes)
-
-    def _piece(self, place: tuple[int, int, int]) -> bytes:
-        piece = self._panes.getValue(place)
-        assert piece is not None, "the scalars name the panes of the state"
-        return bytes(piece[0])
-
-    def _take_in(
-        self, shard: Shard, reader: EnvelopeReader, history: History, entry: Entry, stage: ResultStage
-    ) -> tuple[list[Beyond], list[Beyond]]:
-        """Takes in an entry; the final windows that got tuples and were corrected, and those that cannot be."""
-        program = _program(self._context, entry.plan)
-        record = LogRecord(
-            program=program,
-            newest=entry.newest,
-            delays=np.array(entry.delays, np.int64),
-            ended=entry.ended,
-            envelopes=reader.of(entry),
-            flush=entry.flush,
-            whole=entry.whole,
-            reached=entry.reached,
-            answer_all=entry.answer_all,
-            steps=entry.steps,
-        )
-        operators = {view.name: plan.id for plan in program.operators for view in plan.views}
-        for answer in shard.process(record):
-            stage.add(operators[answer.view], answer)
-        beyond = shard.take_beyond()
-        kept_before = BEFORE_ALL if entry.kept_before is None else entry.kept_before
-        corrected = [window for window in beyond if window[2] >= kept_before]
-        if corrected:
-            for operator, answer in history.corrected(shard, entry, corrected):
-                stage.add(operator, answer)
-        return corrected, [window for window in beyond if window[2] < kept_before]
-
-    def _store(self, shard: Shard, stored: _Stored, entry: int) -> tuple[int, int]:
-        """Writes what changed, and brings `stored` up to it."""
-        stored.stamp = uuid.uuid4().hex
-        stored.entry = entry
-        written = 0
-        dropped = shard.take_dropped()
-        for place in [each for each in stored.panes if each[0] in dropped]:
-            self._store_pane(stored, place, 0, [])
-        for operator, start, kept, pieces in shard.take_changes():
-            self._store_pane(stored, (operator, start), kept, pieces)
-            written += sum(map(len, pieces))
-        stored.scalars = shard.scalars()
-        scalars = stored.stored()
-        stored.scalars = b""
-        self._scalars.update((scalars,))
-        return len(scalars), written
-
-    def _store_pane(
-        self, stored: _Stored, place: tuple[int, int], kept: int, pieces: Sequence[bytes]
-    ) -> None:
-        """Writes pieces after those that stay, and removes the others."""
-        for number, piece in enumerate(pieces, kept):
-            self._panes.updateValue((*place, number), (piece,))
-        _, before = stored.panes.pop(place, ("", 0))
-        number = kept + len(pieces)
-        for gone in range(number, before):
-            self._panes.removeKey((*place, gone))
-        if number:
-            stored.panes[place] = stored.stamp, number
+    Panes that a worker has decoded are taken over unless a file that it does not know has them. What it has of an attempt at this cut
+    has the cut's tuples.
+    """
+    if not cell.state:
+        return _Held(-1, (), Shard(), set()), 0
+    if held is not None and held.state == cell.state:
+        return held, 0
+    if held is None or held.cut >= cut or held.state[:1] != cell.state[:1]:
+        held = _Held(-1, (), Shard(), set())
+    known = set(held.state)
+    changed = states.places(file for file in cell.state if file not in known)
+    unchanged = held.places - changed
+    panes = states.panes(cell.state, changed)
+    shard = Shard.restored(states.scalars(cell.state[-1]), panes, programs, held.shard, unchanged)
+    return _Held(cut - 1, cell.state, shard, unchanged | panes.keys()), len(panes)
 
 
-def _entries(log: LogReader, after: int, until: int) -> list[Entry]:
-    """The entries of a batch. The ledger of an object store shows a commit to other processes within a second."""
-    deadline = 0.0 if isinstance(log.log.files, Path) else monotonic() + _LAG_SECONDS
-    while True:
-        try:
-            return log.between(after, until)
-        except DamagedError:
-            if monotonic() >= deadline:
-                raise
-            sleep(_LAG_SECONDS / 50)
+def _take_in(
+    shard: Shard, program: KeyedProgram, reader: EnvelopeReader, entry: Entry, stage: ResultStage
+) -> list[tuple[int, str, int]]:
+    """Takes in an entry; the final windows that got tuples."""
+    record = LogRecord(
+        program=program,
+        newest=entry.newest,
+        delays=np.array(entry.delays, np.int64),
+        ended=entry.ended,
+        envelopes=reader.of(entry),
+        flush=entry.flush,
+        whole=entry.whole,
+        reached=entry.reached,
+        answer_all=entry.answer_all,
+        steps=entry.steps,
+    )
+    operators = {view.name: plan.id for plan in program.operators for view in plan.views}
+    for answer in shard.process(record):
+        stage.add(operators[answer.view], answer)
+    return shard.take_beyond()
+
+
+def _changes(shard: Shard, places: set[Place]) -> dict[Place, PaneChange]:
+    """What the state files have to say of panes since the last cut; brings `places` up to it."""
+    dropped = shard.take_dropped()
+    found = {place: PaneChange(0, ()) for place in places if place[0] in dropped}
+    for operator, start, kept, pieces in shard.take_changes():
+        found[operator, start] = PaneChange(kept, pieces)
+    for place, change in found.items():
+        if change.kept or change.pieces:
+            places.add(place)
+        else:
+            places.discard(place)
+    return found

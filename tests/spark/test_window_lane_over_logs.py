@@ -1,13 +1,13 @@
-"""The keyed query over envelope logs: its results are those of `spark.sql` over the same tuples."""
+"""The window lane over envelope logs: its results are those of `spark.sql` over the same tuples."""
 
 from __future__ import annotations
 
 import json
-import time
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.settings import Settings
+from lane_cases import lane_context
 from penstock.spark.analysis.expressions import SparkExpressionHost
-from penstock.spark.lanes.windows import query as keyed_query
-from penstock.spark.lanes.windows.query import KeyedQuery
-from penstock.spark.log.shards import shard_keys
+from penstock.spark.lanes.windows.lane import WindowLane
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.window_rows import window_changes, window_results
-from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import WINDOW_STATE
 from penstock.spark.storage.layout import Layout
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import WindowQuery
-from window_log import DEFINITION, LogWriter
+from penstock.trigger import Trigger
+from window_log import DEFINITION, LogWriter, forget
 
 pytestmark = pytest.mark.spark
 
@@ -94,11 +94,37 @@ def layout(tmp_path: Path) -> Layout:
     return made
 
 
-def keyed(
-    spark: SparkSession, layout: Layout, entries: int = 64, compact: int = 64, shards: int = SHARDS
-) -> KeyedQuery:
-    settings = Settings(shards=shards, compact_every_batches=compact)
-    return KeyedQuery(spark, STREAM, layout, EventLog(layout.events), settings, entries_per_batch=entries)
+class Answering:
+    """A window lane over a log, from its start to its end.
+
+    Args:
+        spark, layout: the lane's.
+        entries: most entries of a cut.
+        compact, shards: its settings.
+    """
+
+    def __init__(
+        self, spark: SparkSession, layout: Layout, entries: int = 64, compact: int = 64, shards: int = SHARDS
+    ) -> None:
+        context = lane_context(
+            layout, spark, trigger=Trigger.available_now(), shards=shards, compact_every_batches=compact
+        )
+        ingest = SimpleNamespace(stream=STREAM, plans=SimpleNamespace(windows={}))
+        keeper: Any = SimpleNamespace(stream=STREAM, ingest=ingest, active=True, is_complete=False)
+        self.lane = WindowLane(context, keeper)
+        self.lane._entries_per_cut = entries
+        self._reader = LogReader(layout.log(STREAM))
+        self.lane.start()
+
+    @property
+    def done(self) -> int:
+        """The last entry that is answered; -1: none."""
+        return self._reader.marks().get(self.lane.name, -1)
+
+    def finish(self) -> None:
+        """Ends the lane once it has answered what is in the log now."""
+        self.lane.finish()
+        assert self.lane.await_termination(600)
 
 
 def rows(table: pa.Table) -> list[str]:
@@ -133,16 +159,16 @@ def test_final_results_are_those_of_the_text_whatever_the_batches(
     cuts = [0, *sorted(np.random.default_rng(2).integers(1, 700, 20).tolist()), 700]
     sizes = [last - first for first, last in pairwise(cuts)]
     first = [log.put(size) for size in sizes[:14]][-1]
-    before = keyed(spark, layout, entries=3)
-    before.start()
-    before.finish(first.number)
+    before = Answering(spark, layout, entries=3)
+    before.finish()
+    assert before.done == first.number
     for size in sizes[14:]:
         log.put(size)
     end = log.end()
-    query = keyed(spark, layout, entries=3)
-    assert query.done == first.number
-    query.start()
-    query.finish(end.number)
+    after = Answering(spark, layout, entries=3)
+    after.finish()
+    assert after.done == end.number
+    assert sum(each["entries"] for each in windows(layout)) == end.number + 1
 
     oracle = {
         **texts,
@@ -174,77 +200,44 @@ def test_views_come_and_go_between_entries(spark: SparkSession, layout: Layout) 
         if number in programs:
             log.views(number, programs[number])
         log.put(100)
-    end = log.end()
-    query = keyed(spark, layout, entries=1, compact=3)
-    query.start()
-    query.finish(end.number)
+    log.end()
+    answering = Answering(spark, layout, entries=1, compact=3)
+    answering.finish()
     check(spark, layout, "b", old, table.slice(200))
     check(spark, layout, "a", new, table.slice(400))
     # what is being written still is listed; a machine that is busy takes longer than a batch waits for it
-    query.publisher.compact(0)
+    answering.lane.publisher.compact(0)
     assert len(list(published_paths(layout, results_of(STREAM), "1/b"))) < 5
 
 
-def test_a_pane_of_many_pieces_is_written_anew_and_read_back(spark: SparkSession, layout: Layout) -> None:
+def test_the_state_is_in_few_files_that_another_process_reads_back(
+    spark: SparkSession, layout: Layout
+) -> None:
+    """What a cut before has left unlisted is removed, and nothing else is in the folder."""
     table = tuples(160, 4)
     text = "SELECT window(ts, '1 day') AS w, count(*) AS n, sum(i) AS s FROM t GROUP BY w"
     log = LogWriter(spark, layout, STREAM, 1, table)
     log.views(0, {0: bound(spark, "v", text, table)})
-    first = [log.put(4) for _ in range(35)][-1]
-    identity = layout.checkpoint / "identity.json"
-    identity.write_text('{"id": "one"}')
-    before = keyed(spark, layout, entries=1, shards=1)
-    before.start()
-    before.finish(first.number)
-    state = spark.read.format("statestore").option("path", str(layout.keyed_spark(STREAM)))
-    pieces = (
-        state.option("stateVarName", "panes")
-        .load()
-        .selectExpr("user_map_key.pane", "user_map_key.piece")
-        .collect()
-    )
-    by_pane = {pane: sorted(piece for own, piece in pieces if own == pane) for pane, _ in pieces}
-    assert all(own == list(range(len(own))) for own in by_pane.values())
-    assert sum(map(len, by_pane.values())) <= 5
+    for _ in range(35):
+        log.put(4)
+    Answering(spark, layout, entries=1, shards=1).finish()
+    assert len(windows(layout)) == 35
+    document = WINDOW_STATE.read(layout.window_state(STREAM))
+    assert document is not None
+    assert document["cut"] == 34
+    (files,) = document["shards"]
+    folder = layout.window_states(STREAM)
+    assert isinstance(folder, Path)
+    assert len(files) <= 4
+    assert {(path.name, path.stat().st_size) for path in folder.iterdir()} == {tuple(each) for each in files}
 
-    identity.write_text('{"id": "another, so that no worker knows the panes"}')
+    (folder / "0000000035-00000-left.state").write_bytes(b"of an attempt that was killed")
     log.put(20)
-    end = log.end()
-    after = keyed(spark, layout, shards=1)
-    after.start()
-    after.finish(end.number)
+    log.end()
+    forget(spark)
+    Answering(spark, layout, shards=1).finish()
     told = windows(layout)
-    assert told[-1]["panes_restored"] == len(by_pane)
+    panes = told[-1]["panes_restored"]
+    assert 0 < panes <= 2
     check(spark, layout, "v", text, table)
-
-
-def test_entries_that_come_while_the_query_rests_share_a_batch(
-    spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As long as it rests: here until it is to end."""
-    monkeypatch.setattr(keyed_query, "_REST", 1e6)
-    monkeypatch.setattr(keyed_query, "_MOST_REST", 600.0)
-    table = tuples(120, 5)
-    text = "SELECT window(ts, '20 seconds') AS w, count(*) AS n FROM t GROUP BY w"
-    log = LogWriter(spark, layout, STREAM, SHARDS, table)
-    log.views(0, {0: bound(spark, "v", text, table)})
-    first = log.put(60)
-    query = keyed(spark, layout)
-    query.start(rests=True)
-    while query.active and query.done < first.number:
-        time.sleep(0.01)
-    for _ in range(4):
-        log.put(15)
-        # a query that did not rest would follow each alone
-        time.sleep(0.1)
-    end = log.end()
-    query.finish(end.number)
-    assert [each["entries"] for each in windows(layout)] == [1, 5]
-    check(spark, layout, "v", text, table)
-
-
-def test_spark_puts_each_shard_in_its_own_partition(spark: SparkSession) -> None:
-    for count in (1, 2, 7, 16):
-        keys = shard_keys(count)
-        found = spark.createDataFrame([(key,) for key in keys], "k INT").selectExpr(f"pmod(hash(k), {count})")
-        assert [row[0] for row in found.collect()] == list(range(count))
+    assert not list(folder.glob("*-left.state"))

@@ -1,0 +1,145 @@
+"""One job of corrections in a worker, and which entries of the log it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pyspark import Broadcast
+
+from penstock.errors import CheckpointError
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.operator import PaneBatch
+from penstock.operators.windows.shard import Shard, pane_batch
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.shard_task import Beyond
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import EnvelopeReader
+from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.store_paths import StorePath
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionCell:
+    """The windows of one shard that are answered again.
+
+    Attributes:
+        shard: which.
+        windows: its windows.
+        reached: by view the event time that the stream has come to, microseconds; None before any.
+    """
+
+    shard: int
+    windows: Sequence[Beyond]
+    reached: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionTask:
+    """Answers final windows again.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        entries: those that may hold tuples of the windows, in order, see `history_entries`.
+        program: the views.
+        revision: of the corrections.
+        scratch: where the results are left.
+    """
+
+    layout: Layout
+    stream: str
+    entries: Sequence[Entry]
+    program: Broadcast[WindowProgram]
+    revision: int
+    scratch: StorePath
+
+    def __call__(self, cell: CorrectionCell) -> list[StagedResults]:
+        """Answers the windows of one shard; those that do not differ are left out."""
+        program = self.program.value
+        shard = Shard.of(program.program)
+        reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.shard)
+        stage = ResultStage(None, self.scratch, cell.shard, program.views.__getitem__)
+        batches = self._batches(reader, {window.operator for window in cell.windows})
+        for window in cell.windows:
+            answer = self._answer(shard, window, batches[window.operator])
+            if answer is not None:
+                reached = cell.reached.get(window.view)
+                slack = 0 if reached is None else reached - answer.end
+                stage.add(window.operator, replace(answer, slack=slack))
+        return stage.close()
+
+    def _answer(
+        self, shard: Shard, window: Beyond, batches: Sequence[tuple[int, PaneBatch]]
+    ) -> Answer | None:
+        parted = [(entry >= window.entry, batch) for entry, batch in batches]
+        return shard.answer_from_history(window.operator, window.view, window.start, parted, self.revision)
+
+    def _batches(
+        self, reader: EnvelopeReader, operators: Iterable[int]
+    ) -> dict[int, list[tuple[int, PaneBatch]]]:
+        """By operator its rows of each entry."""
+        found: dict[int, list[tuple[int, PaneBatch]]] = {operator: [] for operator in operators}
+        whole: set[int] = set()
+        for entry in self.entries:
+            envelopes = reader.of(entry)
+            # an operator takes in what makes it whole once
+            twice = whole.intersection(entry.whole)
+            whole.update(entry.whole)
+            for operator in found.keys() - twice:
+                own = [envelope for envelope in envelopes if envelope.operator == operator]
+                if own:
+                    batch = pane_batch(own, None, np.zeros(0, np.int64))
+                    found[operator].append((entry.number, batch))
+        return found
+
+
+def history_entries(log: LogReader, oldest: int, latest: int, until: int) -> Iterator[Entry]:
+    """Gives the entries that may hold tuples between two event times, in order.
+
+    Args:
+        log: the stream's log.
+        oldest, latest: event times, microseconds.
+        until: number of the last entry.
+
+    Raises:
+        CheckpointError: an entry is gone.
+    """
+    number, newest = first_entry(log, oldest, until), None
+    while number <= until:
+        last = min(until, log.segment_end(number // SEGMENT))
+        for entry in log.between(number - 1, last):
+            if _oldest(entry, newest) <= latest:
+                yield entry
+            newest = entry.newest
+        number = last + 1
+
+
+def first_entry(log: LogReader, moment: int, until: int) -> int:
+    """Return the first entry that may hold tuples from an event time on, microseconds; `until` if no earlier one may."""
+    while True:
+        kept = log.first
+        try:
+            return log.first_reaching(moment, kept - 1, until - 1)
+        except CheckpointError:
+            # it was removed meanwhile: such ones hold nothing from that moment on
+            if log.first == kept:
+                raise
+
+
+def _oldest(entry: Entry, before: int | None) -> int:
+    """No tuple in the files of an entry has an event time before it, microseconds.
+
+    Args:
+        entry: the entry.
+        before: `newest` of the entry before; None where it is not known.
+    """
+    if not entry.files:
+        return AFTER_ALL
+    if entry.whole or before is None:
+        return BEFORE_ALL
+    return before - max(entry.delays, default=0)
