@@ -47,14 +47,14 @@ class Registered:
     Attributes:
         cuts: numbers of the cuts.
         windows: the windows by shard, each with the first entry with such tuples.
-        entry, batch, plan: of the last entry of the last cut.
+        entry: number of the last entry of the last cut.
+        plan: its plan version.
         reached: by view the event time that the stream had come to, microseconds; None before any.
     """
 
     cuts: tuple[int, ...]
     windows: Mapping[int, Sequence[Beyond]]
     entry: int
-    batch: int
     plan: int
     reached: Mapping[str, int | None]
 
@@ -70,14 +70,14 @@ class Registered:
             DamagedError: one is missing.
         """
         windows: dict[int, dict[tuple[int, str, int], int]] = {}
-        entry = batch = plan = -1
+        entry = plan = -1
         reached: dict[str, int | None] = {}
         numbers = tuple(sorted(documents.numbers() if cuts is None else cuts))
         for number in numbers:
             document = TO_CORRECT.read(documents[number])
             if document is None:
                 raise DamagedError(str(documents[number]), f"({TO_CORRECT.kind}) is missing")
-            entry, batch, plan = document["entry"], document["batch"], document["plan"]
+            entry, plan = document["entry"], document["plan"]
             reached |= document["reached"]
             for shard, operator, view, start, first in document["windows"]:
                 windows.setdefault(shard, {}).setdefault((operator, view, start), first)
@@ -85,7 +85,7 @@ class Registered:
             shard: [Beyond(*window, first) for window, first in sorted(own.items())]
             for shard, own in windows.items()
         }
-        return cls(numbers, found, entry, batch, plan, reached)
+        return cls(numbers, found, entry, plan, reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,6 @@ class Corrections:
         return {
             "windows": windows,
             "entry": last.number,
-            "batch": last.batch,
             "plan": last.plan,
             "reached": {view: reached[view] for view in sorted({window[2] for window in windows})},
             "since": first_entry(self._log, min(window[3] for window in windows), last.number),
@@ -284,7 +283,7 @@ class Corrections:
             stream=self._stream,
             entries=list(history_entries(self._log, oldest, latest, registered.entry)),
             program=self._programs.sent([registered.plan])[registered.plan],
-            revision=FIRST_REVISION + registered.batch,
+            revision=FIRST_REVISION + registered.entry,
             scratch=scratch,
         )
         return [each for own in self._jobs.run(task, cells) for each in own]
