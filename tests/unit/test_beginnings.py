@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
 from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.plan.windows import Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.ingest import beginnings, compiling
 from penstock.spark.ingest.beginnings import Beginnings
@@ -27,8 +27,10 @@ from penstock.spark.storage.bindings import (
     FROM_THE_START,
     Beginning,
     PlanLog,
+    RegisteredWindow,
     ViewDefinition,
     WindowDefinition,
+    WindowRegister,
 )
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
@@ -227,3 +229,30 @@ def test_views_are_listed_and_changed_while_it_is_looked_up_where_new_ones_begin
     assert seen == [["a"], ["a", "b"]]
     assert set(log.load(0)) == {"a", "b"}
     assert log.load_windows(0).windows[0].beginning == FROM_THE_START
+
+
+@pytest.mark.parametrize(("policy", "is_new"), [("required", False), ("pd", True)])
+def test_another_slack_policy_of_the_settings_makes_a_new_plan_version(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, policy: Any, is_new: bool
+) -> None:
+    layout.open()
+    log = PlanLog(layout, "s")
+    log.store(0, {}, WindowRegister((RegisteredWindow(VIEW, 0, beginning=FROM_THE_START),), 1))
+
+    def compiled() -> int:
+        raise LookupError("all that needs Spark comes behind it")
+
+    monkeypatch.setattr(compiling, "SparkExpressionHost", lambda *_: None)
+    source: Any = SimpleNamespace(schema=StructType().add("x", "long"), event_time="ts")
+    unused: Any = None
+    settings = Settings(slack_policy=policy)
+    plans = StreamPlans(
+        unused, "s", source, log, unused, settings, compiled, unused, lambda _: unused, lambda _: 0
+    )
+    if not is_new:
+        assert plans.begin(5) is None
+        return
+    with pytest.raises(LookupError):
+        plans.begin(5)
+    assert log.load_windows(1).slack == SlackChoice("pd")
+    assert log.load_windows(0).slack == SlackChoice("required")

@@ -175,15 +175,15 @@ def test_a_shard_that_was_restored_samples_the_same_groups() -> None:
         interrupted = Shard.restored(interrupted.scalars(), stored, {0: program}.__getitem__)
     watched = straight._operators[0].snapshot().views["v"].judged.watched
     assert any(each.outcome is not None and len(each.outcome.required) < 700 for each in watched.values())
-    assert len(straight._policies[0]["v"].memory.sizes) > 3
+    assert len(straight._operators[0].snapshot().views["v"].slack.arrays["sizes"]) > 3
 
 
 def sorted_state(shard: Shard) -> list[object]:
     """What a shard's policy has heard, its groups in no order."""
-    watched = shard._operators[0].snapshot().views["v"].judged.watched
-    memory = shard._policies[0]["v"].memory
+    view = shard._operators[0].snapshot().views["v"]
+    watched, memory = view.judged.watched, view.slack
     heard = [(end, each.outcome) for end, each in sorted(watched.items()) if each.outcome is not None]
     return [
         [(end, o.slack, o.coverage, sorted(o.required.tolist())) for end, o in heard],
-        (memory.debt, list(memory.sizes), sorted(memory.required.tolist())),
+        (memory.numbers["debt"], list(memory.arrays["sizes"]), sorted(memory.arrays["required"].tolist())),
     ]
