@@ -95,7 +95,7 @@ def test_a_stored_part_is_a_line_of_json_and_arrow() -> None:
     table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
     stored = packed({"": table.slice(1), "other": table.slice(0, 0)}, {"entry": "7"}, b"\n{rest")
     line = json.loads(stored.partition(b"\n")[0])
-    assert line == {"format": 6, "tables": ["", "other"], "entry": "7"}
+    assert line == {"format": 7, "tables": ["", "other"], "entry": "7"}
     found = unpacked(stored)
     assert found.tables == {"": table.slice(1), "other": table.slice(0, 0)}
     assert (found.header, found.rest) == ({"entry": "7"}, b"\n{rest")

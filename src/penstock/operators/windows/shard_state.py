@@ -79,15 +79,14 @@ def read_state(stored: bytes) -> ShardState:
             )
             own[scalars["name"]] = view
             views.append(view)
-            numbers.append(scalars["slack"] if "slack" in scalars else {"debt": scalars["debt"]})
+            numbers.append(scalars["slack"])
         operators[each["id"]] = OperatorState(StreamTime(**each["time"]), each["is_whole"], own)
     for number, end, revision, arrival in _rows(found.tables["told"]):
         views[number].windows.told[end] = Told(revision, arrival)
     for number, end in _rows(found.tables["registered"]):
         views[number].registered.ends.add(end)
     _read_watched(found.tables["watched"], views)
-    read = _read_slacks if "slacks" in found.tables else _read_remembered
-    arrays = read(found.tables["slacks" if "slacks" in found.tables else "remembered"], len(views))
+    arrays = _read_slacks(found.tables["slacks"], len(views))
     for view, known, remembered in zip(views, numbers, arrays, strict=True):
         view.slack = SlackState(known, remembered)
     return ShardState(found.header["plan"], operators)
@@ -170,19 +169,6 @@ def _read_slacks(table: pa.Table, views: int) -> list[dict[str, Ints]]:
     found: list[dict[str, Ints]] = [{} for _ in range(views)]
     for row, (number, name) in enumerate(_rows(table.drop_columns(["values"]))):
         found[number][name] = values[offsets[row] : offsets[row + 1]]
-    return found
-
-
-def _read_remembered(table: pa.Table, views: int) -> list[dict[str, Ints]]:
-    """What earlier versions stored, a row for each final window that `RequiredSlack` remembers."""
-    offsets, groups = _of_lists(table.column("required"))
-    rows = np.searchsorted(table.column("view").to_numpy(), np.arange(views + 1))
-    settled = table.column("settled").to_numpy()
-    found = []
-    for number in range(views):
-        own = offsets[rows[number] : rows[number + 1] + 1]
-        known = settled[rows[number] : rows[number + 1]]
-        found.append({"required": groups[own[0] : own[-1]], "sizes": np.diff(own), "settled": known})
     return found
 
 

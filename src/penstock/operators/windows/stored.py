@@ -1,6 +1,6 @@
 """How the state of window views lies on disk: a line of JSON, then Arrow, never classes of this program.
 
-{"format": 6, "tables": ["", "v"], ...}
+{"format": 7, "tables": ["", "v"], ...}
 an IPC stream for each table, one behind the other, and what else follows
 
 The line ends in so many spaces that the streams begin at a multiple of eight bytes: Arrow computes on them as they lie, and
@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.errors import CheckpointError
 
 #: version of the stored state; another one is refused
-STATE_VERSION = 6
+STATE_VERSION = 7
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN = pa.ipc.IpcWriteOptions()
 #: smaller tables are written faster as they are, and hardly larger
