@@ -30,7 +30,7 @@ from rich.table import Table
 
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram
+from penstock.operators.windows.shard import PARTIALS, Envelope, WindowProgram
 from penstock.settings import Settings
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.ingest_log import IngestLog
@@ -76,9 +76,10 @@ class Weeks:
     def __init__(self, folder: Path, history_bytes: int) -> None:
         self.layout = Layout.of(folder, None)
         self.layout.open()
-        settings = Settings(history_bytes=history_bytes, history_seconds=1e9)
+        # replaced files would wait ten minutes, which is all of the benchmark
+        settings = Settings(history_bytes=history_bytes, history_seconds=1e9, replaced_seconds=60.0)
         self.log = IngestLog(self.layout, STREAM, settings, EventLog(self.layout.events, most_bytes=1 << 20))
-        self.log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
+        self.log.store_program(WindowProgram(0, (), 0, 0), is_read=True)
         self.reader = LogReader(self.layout.log(STREAM))
         for name in ("windows", "join"):
             self.reader.put_mark(name, -1)

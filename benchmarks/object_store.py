@@ -42,7 +42,7 @@ def kind_of(path: str) -> str:
     """What a request is for, by the name of its object."""
     for part, kind in (
         ("/spark/", "Spark's checkpoint"),
-        ("/spark-keyed/", "Spark's state of windows"),
+        ("/windows/", "the state of windows"),
         ("/ledger/", "ledger"),
         ("/matches/", "matches"),
         ("/results/", "results"),

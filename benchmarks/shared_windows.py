@@ -40,7 +40,7 @@ from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
-from penstock.operators.windows.shard import Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
@@ -154,7 +154,7 @@ def lanes(views: int, attributes: int, batches: int, rows: int) -> Lanes:
         )
         for number in range(views)
     )
-    keyed = KeyedProgram(0, (OperatorPlan(0, plans, parts, WINDOWS.pane),), 60 * SECOND, 0)
+    program = WindowProgram(0, (OperatorPlan(0, plans, parts, WINDOWS.pane),), 60 * SECOND, 0)
     stage, shards = MapStage(program), [Shard(), Shard()]
     seconds = np.zeros(3)
     pairs = 0
@@ -167,7 +167,7 @@ def lanes(views: int, attributes: int, batches: int, rows: int) -> Lanes:
         assert stage.panes is not None
         envelopes = stage.panes.envelopes()
         marks.append(time.process_time())
-        answer(shards, keyed, table, envelopes)
+        answer(shards, program, table, envelopes)
         marks.append(time.process_time())
         counts = stage.finish()
         matching = (counts.encode_ns + counts.match_ns) / 1e9
@@ -183,13 +183,16 @@ def lanes(views: int, attributes: int, batches: int, rows: int) -> Lanes:
 
 
 def answer(
-    shards: Sequence[Shard], keyed: KeyedProgram, table: pa.Table, envelopes: Sequence[tuple[int, Envelope]]
+    shards: Sequence[Shard],
+    program: WindowProgram,
+    table: pa.Table,
+    envelopes: Sequence[tuple[int, Envelope]],
 ) -> None:
     """What the window lane does with a batch but for its files."""
     newest = int(table.column("ts").cast(pa.int64()).to_numpy().max())
     for number, shard in enumerate(shards):
         own = [envelope for where, envelope in envelopes if where == number]
-        shard.process(LogRecord(keyed, newest, np.array([0, 40_000]), False, own))
+        shard.process(LogRecord(program, newest, np.array([0, 40_000]), False, own))
         shard.scalars()
         list(shard.take_changes())
 
@@ -236,17 +239,17 @@ def on_spark(spark: SparkSession, folder: Path, views: int, attributes: int, exp
         run = engine.start(place, trigger=Trigger.available_now(ended=True))
         run.await_termination()
         run.stop()
-        batches, keyed = run.events("batch"), run.events("windows")
+        batches, cuts = run.events("batch"), run.events("windows")
         for number in range(0, views, max(1, views // 5)):
             view, what = f"v{number}", f"v{number}: DuckDB's answers"
             ends_exact(Path(place) / "results" / view, folder, expect, what, conditions[number].text)
     counted = batches[WARM_BATCHES:]
-    began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], keyed[-1]))
+    began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], cuts[-1]))
     rate = sum(each["tuples"] for each in counted) / (ended - began).total_seconds()
     print(
         f"{views} views on Spark, {attributes} attributes: {rate:,.0f} tuples/s; ingest "
-        f"{np.median([each['run_seconds'] for each in counted]):.2f} s a batch, windows {len(keyed)} batches of "
-        f"{np.median([each['run_seconds'] for each in keyed]):.2f} s and {np.median([each['publish_seconds'] for each in keyed]):.2f} s to publish",
+        f"{np.median([each['run_seconds'] for each in counted]):.2f} s a batch, windows {len(cuts)} batches of "
+        f"{np.median([each['run_seconds'] for each in cuts]):.2f} s and {np.median([each['publish_seconds'] for each in cuts]):.2f} s to publish",
         flush=True,
     )
     return rate

@@ -3,7 +3,7 @@
 A process of its own writes a Parquet file every 100 ms at 10,000 and at 500,000 tuples/s; a tuple's event time is the
 time of its making. The engine answers SUM and COUNT by 100 keys a second. Of every published batch that has rows:
 from the newest event time in it to its publication, in parts: until the ingest batch began (the file, Spark's listing,
-the end of the batch before), the ingest batch, until the keyed batch began, the keyed batch. The first batches
+the end of the batch before), the ingest batch, until the cut began, the cut. The first batches
 are not counted. How long a window waits for late tuples, its slack, is not in it: the newest tuple is the one that closes
 the window. That is the part `order`; the part `late` has tuples that come late, and is told in `windows_late.py`. The exit code is 1 where
 what is expected of it does not hold.
@@ -38,7 +38,7 @@ QUERY = "SELECT key, window(ts, '1 second') AS w, sum(value) AS s, count(*) AS n
 RATES = (10_000, 500_000)
 FILE_SECONDS = 0.1
 KEYS = 100
-STEPS = ("until ingest", "ingest", "until keyed", "keyed")
+STEPS = ("until ingest", "ingest", "until cut", "cut")
 PARTS = ("order", "late")
 
 
@@ -71,11 +71,11 @@ def measure(spark: SparkSession, rate: int, seconds: float) -> npt.NDArray[np.fl
         producer.start()
         producer.join()
         ingest = {event["batch"]: event for event in run.events("batch")}
-        keyed = run.events("windows")
+        cuts = run.events("windows")
         run.stop()
     first = min(moment(event) for event in ingest.values()) + WARM_SECONDS
     rows = []
-    for event in keyed:
+    for event in cuts:
         if event["answered"] is None:
             continue
         batch = ingest[event["answered"]]

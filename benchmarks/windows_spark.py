@@ -2,9 +2,9 @@
 
 Rows: an event time (400,000 rows a second of it, shuffled within 50 ms), a key and a double, Parquet files of
 1,000,000 rows, written once to `out/bench/data`; batches of four files. Ours publishes early answers, corrections and
-final results to Parquet, and rests between its keyed batches as it does on any finite stream; Spark's side runs in update mode with a watermark of 1 s and writes nothing. A side's
-rate is that of the batches after the first three, which pay for plans, workers, kernels and the start of the keyed
-query: from the end of the third to the end of everything, for ours the publication of the last final result. The JVM
+final results to Parquet, and gathers entries as it does on any finite stream; Spark's side runs in update mode with a watermark of 1 s and writes nothing. A side's
+rate is that of the batches after the first three, which pay for plans, workers, kernels and the first cut
+of windows: from the end of the third to the end of everything, for ours the publication of the last final result. The JVM
 compiles what it runs often, a core's worth for the first minute of a session: some runs of each side are not
 counted, and the streams are 25 batches long (those of `keys` ten). Parts:
 
@@ -123,7 +123,7 @@ class Side:
     Attributes:
         name: what ran.
         rate: rows a second.
-        ingest, keyed: median seconds of a batch that counts; 0 for Spark's own.
+        ingest, cuts: median seconds of a batch, and of a cut, that counts; 0 for Spark's own.
         note: what else is known.
         corrected: times that an answered window was corrected before it was final.
     """
@@ -131,7 +131,7 @@ class Side:
     name: str
     rate: float
     ingest: float = 0.0
-    keyed: float = 0.0
+    cuts: float = 0.0
     note: str = ""
     corrected: int = 0
 
@@ -154,21 +154,21 @@ def ours(
         run = engine.start(folder, trigger=Trigger.available_now(ended=True))
         run.await_termination()
         run.stop()
-        batches, keyed = run.events("batch"), run.events("windows")
+        batches, cuts = run.events("batch"), run.events("windows")
         if look is not None:
             look(Path(folder))
-    began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], keyed[-1]))
+    began, ended = (datetime.fromisoformat(each["time"]) for each in (batches[WARM_BATCHES - 1], cuts[-1]))
     parts = ("bind_seconds", "run_seconds", "publish_seconds")
     ingest = median(sum(each[part] for part in parts) for each in batches[WARM_BATCHES:])
     published, corrected = (
-        sum(counts[what] for each in keyed for counts in each["views"].values())
+        sum(counts[what] for each in cuts for counts in each["views"].values())
         for what in ("rows", "corrected")
     )
     side = Side(
         name,
         rows.measured / (ended - began).total_seconds(),
         ingest,
-        median(each["run_seconds"] + each["publish_seconds"] for each in keyed[1:] or keyed),
+        median(each["run_seconds"] + each["publish_seconds"] for each in cuts[1:] or cuts),
         f"{published:,} rows of results" + (f", {corrected:,} times a window corrected" if corrected else ""),
         corrected,
     )
@@ -287,9 +287,9 @@ def many_views() -> dict[str, str]:
 
 def report(sides: Sequence[Side]) -> None:
     """Prints the table."""
-    table = Table("side", "rows/s", "ingest s", "keyed s", "notes", title="Window views on Spark")
+    table = Table("side", "rows/s", "ingest s", "cut s", "notes", title="Window views on Spark")
     for side in sides:
-        parts = [f"{seconds:.2f}" if seconds else "" for seconds in (side.ingest, side.keyed)]
+        parts = [f"{seconds:.2f}" if seconds else "" for seconds in (side.ingest, side.cuts)]
         table.add_row(side.name, f"{side.rate:,.0f}", *parts, side.note)
     Console(width=150).print(table)
 

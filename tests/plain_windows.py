@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import PARTIALS, Envelope, OperatorPlan, WindowProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import write_envelopes
 from penstock.spark.log.programs import store_program
@@ -35,8 +35,8 @@ VIEW = WindowPlan(
 OUTPUTS = (BoundOutput("_w", "w", WINDOW), BoundOutput("_a0", "n", pa.int64()))
 BOUND = BoundWindow(VIEW, (), None, WINDOW, OUTPUTS, None)
 PARTS = Parts.of(VIEW.aggregates)
-PROGRAM = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, SIZE, BEFORE_ALL, ()),), 0, 0)
-SENT: Any = SimpleNamespace(value=WindowProgram(PROGRAM, {0: {"v": BOUND}}))
+PROGRAM = WindowProgram(0, (OperatorPlan(0, (VIEW,), PARTS, SIZE, BEFORE_ALL, ()),), 0, 0)
+SENT: Any = SimpleNamespace(value=BoundProgram(PROGRAM, {0: {"v": BOUND}}))
 
 
 class PlainStream:

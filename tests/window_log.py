@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope, KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope, OperatorPlan, WindowProgram
 from penstock.spark.lanes.windows import shard_task
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import file_kind, write_envelopes
@@ -50,7 +50,7 @@ class LogWriter:
     tuples: pa.Table
     gamma: int = 0
     horizon: int = HORIZON
-    program: KeyedProgram | None = None
+    program: WindowProgram | None = None
     newest: int | None = None
     batch: int = -1
     number: int = -1
@@ -73,7 +73,7 @@ class LogWriter:
             )
             for operator, view in views.items()
         )
-        self.program = KeyedProgram(version, plans, self.gamma, self.horizon)
+        self.program = WindowProgram(version, plans, self.gamma, self.horizon)
         store_program(self.layout, self.stream, self.program)
         self._bound = {
             number: (view, _selected(self.spark, view, self.tuples)) for number, view in views.items()

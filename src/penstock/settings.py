@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from penstock.errors import InputError
-from penstock.plan.windows import SlackChoice
+from penstock.plan.slack import SlackChoice, SlackPolicyName
 
 
 class Settings(BaseModel):
@@ -66,7 +66,7 @@ class Settings(BaseModel):
     #: a window is final no sooner after its end
     least_horizon_seconds: float = Field(default=0.0, ge=0)
     #: how a view whose MAX_ERROR names no policy learns how long its windows wait for late tuples
-    slack_policy: Literal["required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed"] = "required"
+    slack_policy: SlackPolicyName = "required"
     #: how long they wait with the policy `fixed`; only with it
     slack_seconds: float | None = Field(default=None, ge=0, le=86_400 * 365, validate_default=True)
     #: what late tuples are corrected from is kept so long, by the clock ...
@@ -138,7 +138,7 @@ class Tuning(TypedDict, total=False):
     idle_seconds: float
     max_delay_seconds: float
     least_horizon_seconds: float
-    slack_policy: Literal["required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed"]
+    slack_policy: SlackPolicyName
     slack_seconds: float | None
     history_seconds: float
     history_bytes: int

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts
-from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.expressions import Derived
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.storage.codec import Codec
@@ -82,14 +82,14 @@ WINDOW_PLANS = st.builds(
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> KeyedProgram:
+def programs(draw: st.DrawFn) -> WindowProgram:
     operators = []
     for id_ in range(draw(st.integers(0, 2))):
         views = tuple(draw(st.lists(WINDOW_PLANS, max_size=2)))
         parts = Parts.of(each for view in views for each in view.aggregates)
         floors = tuple((view.name, draw(LONGS)) for view in views)
         operators.append(OperatorPlan(id_, views, parts, draw(LONGS), draw(st.none() | LONGS), floors))
-    return KeyedProgram(draw(LONGS), tuple(operators), draw(LONGS), draw(LONGS), draw(LONGS))
+    return WindowProgram(draw(LONGS), tuple(operators), draw(LONGS), draw(LONGS), draw(LONGS))
 
 
 VIEWS = st.lists(
@@ -111,8 +111,8 @@ def _again(value: object, codec: Codec[object]) -> object:
 
 
 @given(programs())
-def test_programs_come_back_equal(program: KeyedProgram) -> None:
-    assert _again(program, Codec(KeyedProgram)) == program
+def test_programs_come_back_equal(program: WindowProgram) -> None:
+    assert _again(program, Codec(WindowProgram)) == program
 
 
 @given(VIEWS)

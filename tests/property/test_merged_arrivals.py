@@ -22,10 +22,10 @@ from penstock.operators.windows.shard import (
     PARTIALS,
     VALUES,
     Envelope,
-    KeyedProgram,
     LogRecord,
     OperatorPlan,
     Shard,
+    WindowProgram,
 )
 from penstock.operators.windows.slack import RequiredSlack, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -72,7 +72,7 @@ def streams(draw: st.DrawFn) -> list[Step]:
         for n in range(2)
     )
     plan = OperatorPlan(0, views, parts, slide)
-    program = KeyedProgram(0, (plan,), draw(st.integers(0, 30)), draw(st.sampled_from([0, 40])))
+    program = WindowProgram(0, (plan,), draw(st.integers(0, 30)), draw(st.sampled_from([0, 40])))
     late, silent, advance = (
         draw(st.sampled_from([0.0, 0.3])),
         draw(st.sampled_from([0.0, 0.4])),

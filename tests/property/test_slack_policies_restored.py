@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
-from penstock.plan.windows import SLACK_POLICIES, Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
+from penstock.plan.slack import SLACK_POLICIES, SlackChoice
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
 
 AGGREGATES = (Aggregate("count", None, pa.int64()), Aggregate("sum", "v", pa.float64()))
@@ -29,11 +30,11 @@ def views(choices: list[SlackChoice]) -> tuple[WindowPlan, ...]:
     )
 
 
-def program(version: int, choices: list[SlackChoice], apart: bool = False) -> KeyedProgram:
+def program(version: int, choices: list[SlackChoice], apart: bool = False) -> WindowProgram:
     own = views(choices)
     groups = [(view,) for view in own] if apart else [own]
     operators = tuple(OperatorPlan(number, group, PARTS, 10) for number, group in enumerate(groups))
-    return KeyedProgram(version, operators, 15, 0)
+    return WindowProgram(version, operators, 15, 0)
 
 
 @st.composite
@@ -55,7 +56,7 @@ def batches(draw: st.DrawFn) -> list[tuple[pa.Table, np.ndarray, int]]:
 
 
 def said(
-    every: list[tuple[pa.Table, np.ndarray, int]], programs: list[KeyedProgram], restored: set[int]
+    every: list[tuple[pa.Table, np.ndarray, int]], programs: list[WindowProgram], restored: set[int]
 ) -> dict[str, list[object]]:
     """What each view says and how it stands, batch by batch."""
     shard, stored = Shard(), StoredPanes()

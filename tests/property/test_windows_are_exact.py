@@ -20,10 +20,10 @@ from penstock.operators.windows.shard import (
     PARTIALS,
     VALUES,
     Envelope,
-    KeyedProgram,
     LogRecord,
     OperatorPlan,
     Shard,
+    WindowProgram,
 )
 from penstock.operators.windows.slack import (
     RequiredSlack,
@@ -150,7 +150,7 @@ def _told(
 ) -> dict[str, list[object]]:
     """All that a shard says of each view, batch after batch."""
     parts = Parts.of(AGGREGATES)
-    program = KeyedProgram(0, (OperatorPlan(0, tuple(plans), parts, pane),), gamma, 100)
+    program = WindowProgram(0, (OperatorPlan(0, tuple(plans), parts, pane),), gamma, 100)
     groups = [PANE, *(name for name, _ in plans[0].keys)]
     shard, stored = Shard(), StoredPanes()
     told: dict[str, list[object]] = {each.name: [] for each in plans}
@@ -209,10 +209,10 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     late = OperatorPlan(7, views[2:], parts, slide, since, (("v2", draw(st.sampled_from([since, -20]))),))
     gamma = draw(st.integers(0, 30))
     programs = [
-        KeyedProgram(0, (first,), gamma, 0),
-        KeyedProgram(1, (first, late), gamma, 30),
-        KeyedProgram(2, (replace(first, views=views[:1]), late), 2 * gamma, 10),
-        KeyedProgram(5, (late,), 0, 0),
+        WindowProgram(0, (first,), gamma, 0),
+        WindowProgram(1, (first, late), gamma, 30),
+        WindowProgram(2, (replace(first, views=views[:1]), late), 2 * gamma, 10),
+        WindowProgram(5, (late,), 0, 0),
     ]
     steps, records, newest = draw(st.integers(4, 30 if groups < 100 else 16)), [], None
     changes = sorted(draw(st.lists(st.integers(0, 2 * steps), min_size=3, max_size=3)))

@@ -17,7 +17,8 @@ from joined_inputs import multiset
 from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.operators.windows.slack_policies import policy_of
-from penstock.plan.windows import SLACK_POLICIES, Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
+from penstock.plan.slack import SLACK_POLICIES, SlackChoice
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
 from penstock_lab.simulate.disorder import SECOND, Arrivals

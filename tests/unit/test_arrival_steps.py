@@ -26,7 +26,7 @@ from penstock.operators.windows.clocks import StreamTime
 from penstock.operators.windows.event_times import event_times
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
 from penstock.operators.windows.satisfied import Satisfied
-from penstock.operators.windows.shard import KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -41,7 +41,7 @@ PLAN = WindowPlan(
     ErrorBound(0.1, 0.2),
 )
 PARTS = Parts.of(PLAN.aggregates)
-SHORT = KeyedProgram(0, (OperatorPlan(7, (PLAN,), PARTS, 10),), gamma=5, least_horizon=0)
+SHORT = WindowProgram(0, (OperatorPlan(7, (PLAN,), PARTS, 10),), gamma=5, least_horizon=0)
 #: no window is final or corrected before the end
 LONG = replace(SHORT, gamma=1_000, least_horizon=1_000)
 MAP_STAGE = PaneProgram(
@@ -70,7 +70,7 @@ def record(
     steps: Sequence[int],
     before: int | None,
     tasks: int = 1,
-    program: KeyedProgram = SHORT,
+    program: WindowProgram = SHORT,
 ) -> LogRecord:
     """A batch of tuples, dealt out to tasks; one step: it has none."""
     stages = [PaneStage(MAP_STAGE) for _ in range(tasks)]
@@ -123,7 +123,7 @@ def learned(shard: Shard) -> tuple[StreamTime, dict[tuple[int, int], list[int]]]
     return operator.time, required
 
 
-def ended(program: KeyedProgram) -> LogRecord:
+def ended(program: WindowProgram) -> LogRecord:
     return LogRecord(program, None, np.zeros(0, np.int64), True, [])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.ingest import backfill
@@ -67,7 +67,7 @@ class Stream:
         since = 16 * HOUR
         plan = OperatorPlan(0, (VIEW,), Parts.of(VIEW.aggregates), HOUR, since, (("v", self.floor),))
         StreamLog(self.layout.log("s"))
-        store_program(self.layout, "s", KeyedProgram(0, (plan,), 0, 0))
+        store_program(self.layout, "s", WindowProgram(0, (plan,), 0, 0))
         where = Beginning(FIRST, since, self.floor, '{"logOffset":2}')
         window = RegisteredWindow(WindowDefinition("v", "v:1", "SELECT 1"), 0, beginning=where)
         PlanLog(self.layout, "s").store(0, {}, WindowRegister((window,), 1))
@@ -318,7 +318,7 @@ def test_marks_of_operators_that_are_gone_are_removed(stream: Stream) -> None:
     assert marks.numbers() == [0]
     assert (staged / "0").is_dir(), "it is there still"
     PlanLog(stream.layout, "s").store(1, {}, WindowRegister((), 1))
-    stream.log.store_program(KeyedProgram(1, (), 1, 1))
+    stream.log.store_program(WindowProgram(1, (), 1, 1))
     put_batch(stream.log, FIRST + 1, 1, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
     stream.runs()
     assert not marks.exists()

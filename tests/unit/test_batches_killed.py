@@ -15,7 +15,7 @@ import pytest
 
 from killing import forked
 from penstock.operators.ingest.map_stage import StageCounts
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.answering import BatchAnswerer
@@ -89,7 +89,7 @@ def answer(folder: Path, parts: int) -> None:
     settings = Settings(compact_every_batches=2).model_copy(update={"replaced_seconds": 0.0})
     events = EventLog(layout.events)
     log = IngestLog(layout, STREAM, settings, events)
-    log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
+    log.store_program(WindowProgram(0, (), 0, 0), is_read=True)
     commits = folder / "commits"
     commits.mkdir(exist_ok=True)
 

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import OperatorPlan, WindowProgram
+from penstock.plan.slack import SlackChoice
 from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.ingest import beginnings, compiling
 from penstock.spark.ingest.beginnings import Beginnings
@@ -107,7 +108,7 @@ def known(
     described = {"v": {"columns": {}, "row": {}, "definition": definition, "floor": floor}}
     RESULT_VIEWS.replace(layout.result_views("s")[operator], {"views": described})
     own = OperatorPlan(operator, (PLAN,), Parts.of(PLAN.aggregates), 10)
-    store_program(layout, "s", KeyedProgram(plan, (own,), 0, 0))
+    store_program(layout, "s", WindowProgram(plan, (own,), 0, 0))
 
 
 FIVE = ((0, 0, 20, 9), (0, 5, 45, 9), (0, None, None, 0), (1, 33, 60, 9), (1, 47, 70, 9))
@@ -154,7 +155,7 @@ def test_a_view_begins_the_same_when_old_plans_are_gone(layout: Layout) -> None:
     published(layout, (0, 0, 20, 9), (1, 5, 45, 9), (1, 33, 60, 9), (3, 47, 70, 9), (3, 50, 80, 9))
     for plan in range(3):
         known(layout, 0, plan)
-    store_program(layout, "s", KeyedProgram(3, (), 0, 0))
+    store_program(layout, "s", WindowProgram(3, (), 0, 0))
     answered(layout, 0, 0, (60, 1, True))
     where = Beginnings(layout, "s", Settings())
     assert where(5)(VIEW).floor == 47, "the oldest tuple of batches 3 and 4"

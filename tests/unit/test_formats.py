@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError, DamagedError
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cuts import Cut, Cuts
@@ -146,7 +146,7 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: layout.bindings("s")[7],
     ),
     "PROGRAM": (
-        lambda layout: store_program(layout, "s", KeyedProgram(3, (), 1, 1)),
+        lambda layout: store_program(layout, "s", WindowProgram(3, (), 1, 1)),
         lambda layout: stored_program(layout, "s", 3),
         lambda layout: layout.programs("s")[3],
     ),

@@ -18,10 +18,10 @@ from penstock.operators.windows.shard import (
     PARTIALS,
     VALUES,
     Envelope,
-    KeyedProgram,
     LogRecord,
     OperatorPlan,
     Shard,
+    WindowProgram,
 )
 from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -156,7 +156,7 @@ def test_a_shard_that_was_restored_samples_the_same_groups() -> None:
     rng = np.random.default_rng(6)
     plan = view(COUNT, MEDIAN, size=10, slide=5)
     parts = Parts.of(plan.aggregates)
-    program = KeyedProgram(0, (OperatorPlan(0, (plan,), parts, 5),), 10, 70)
+    program = WindowProgram(0, (OperatorPlan(0, (plan,), parts, 5),), 10, 70)
     straight, interrupted, stored = Shard(), Shard(), StoredPanes()
     for step in range(44):
         times = step * 5 + rng.integers(0, 5, 1_200)

@@ -13,10 +13,10 @@ import pytest
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, history_entries
-from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
@@ -44,7 +44,7 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     layout.open()
     log = StreamLog(layout.log("s"))
     log.path("partials", "").mkdir(parents=True)
-    program = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
+    program = WindowProgram(0, (OperatorPlan(0, (VIEW,), PARTS, 20, SINCE, (("v", SINCE),)),), 0, 0)
     shard = Shard()
     number, newest, furthest = -1, SINCE, 0
     answers: list[Answer] = []
@@ -84,7 +84,7 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
         layout=layout,
         stream="s",
         entries=list(history_entries(log, 40, 60, late.number)),
-        program=SimpleNamespace(value=WindowProgram(program, {0: {"v": BOUND}})),  # type: ignore[arg-type]
+        program=SimpleNamespace(value=BoundProgram(program, {0: {"v": BOUND}})),  # type: ignore[arg-type]
         revision=FIRST_REVISION + late.batch,
         scratch=tmp_path / "scratch",
     )

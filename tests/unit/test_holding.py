@@ -10,7 +10,7 @@ import pytest
 from log_places import log_at
 from penstock.monitor.book import StatusBook
 from penstock.monitor.report import status_lines
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.holding import Held, Holding
@@ -137,7 +137,7 @@ def test_the_ingest_names_readers_that_are_of_no_lane(tmp_path: Path) -> None:
     append(StreamLog(layout.log("s")), 2 * SEGMENT)
     for reader in ("gone", "join"):
         LogReader(layout.log("s")).put_mark(reader, -1)
-    store_program(layout, "s", KeyedProgram(0, (), 1, 1))
+    store_program(layout, "s", WindowProgram(0, (), 1, 1))
     log = IngestLog(layout, "s", Settings(history_seconds=1), EventLog(layout.events))
     log.readers = lambda: {"join"}
     log.put_end()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
@@ -40,14 +40,14 @@ def put(log: IngestLog, batch: int, plan: int = 0, files: Mapping[str, Sequence[
     put_batch(log, batch, plan, batch, batch, batch, batch, named)
 
 
-def program(version: int, **views: int | None) -> KeyedProgram:
+def program(version: int, **views: int | None) -> WindowProgram:
     """Window views of 10 microseconds, an operator each: `v3=7` is that of operator 3, its windows until 7 were over before it."""
     plans = []
     for name, floor in views.items():
         view = WindowPlan(name, "ts", Windows(10, 10), (), (COUNT,), ErrorBound(0.1, 0.1))
         floors = () if floor is None else ((name, floor),)
         plans.append(OperatorPlan(int(name[1:]), (view,), Parts.of(view.aggregates), 10, floor, floors))
-    return KeyedProgram(version, tuple(plans), 0, 0)
+    return WindowProgram(version, tuple(plans), 0, 0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_batch_is_in_the_log_whatever_put_failed_before_it(
     other: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = IngestLog(layout, "s", Settings(), EventLog(layout.events))
-    log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
+    log.store_program(WindowProgram(0, (), 0, 0), is_read=True)
     put(log, 0)
 
     commit = SqliteLedger.commit
@@ -93,7 +93,7 @@ def test_what_was_all_there_is_is_so_no_more_in_another_run(layout: Layout) -> N
         assert not log.put_more()
         if not run:
             assert not log.put_all(), "no batch ever came"
-            log.store_program(KeyedProgram(0, (), 0, 0), is_read=True)
+            log.store_program(WindowProgram(0, (), 0, 0), is_read=True)
             put(log, 0)
             assert not log.put_more()
         assert log.put_all()

@@ -13,7 +13,7 @@ from log_places import log_at
 from penstock.errors import DamagedError
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram
+from penstock.operators.windows.shard import PARTIALS, Envelope, WindowProgram
 from penstock.settings import Settings
 from penstock.spark.log import run_levels
 from penstock.spark.log.entries import Entry
@@ -149,7 +149,7 @@ def test_the_ingest_tells_who_holds_the_log_back_while_no_segment_can_be_made(tm
     append(log, 2 * SEGMENT + 1)
     log.log.entries[9].replace(b"torn")
     log.put_mark("gone", SEGMENT)
-    store_program(layout, "s", KeyedProgram(0, (), 1, 1))
+    store_program(layout, "s", WindowProgram(0, (), 1, 1))
     ingest = IngestLog(layout, "s", Settings(history_seconds=1), EventLog(layout.events))
     ingest.put_end()
     ingest.close()

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.deadlines import LossConstraint
-from penstock.plan.windows import ErrorBound, SlackChoice
+from penstock.plan.slack import SlackChoice
+from penstock.plan.windows import ErrorBound
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script

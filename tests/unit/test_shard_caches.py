@@ -16,10 +16,10 @@ import pytest
 from penstock.errors import CheckpointError
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import PARTIALS, Envelope, OperatorPlan, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.windows import shard_task
-from penstock.spark.lanes.windows.programs import WindowProgram, WindowPrograms
+from penstock.spark.lanes.windows.programs import BoundProgram, WindowPrograms
 from penstock.spark.lanes.windows.shard_state import Place, StateFile, StateFiles
 from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
 from penstock.spark.log.entries import Entry
@@ -48,13 +48,13 @@ def view(name: str, slide: int = SLIDE) -> BoundWindow:
 PARTS = Parts.of((COUNT,))
 
 
-def program(version: int, views: Mapping[int, BoundWindow]) -> WindowProgram:
+def program(version: int, views: Mapping[int, BoundWindow]) -> BoundProgram:
     operators = tuple(
         OperatorPlan(operator, (each.plan,), PARTS, each.plan.windows.pane)
         for operator, each in views.items()
     )
-    keyed = KeyedProgram(version, operators, gamma=10, least_horizon=60)
-    return WindowProgram(keyed, {operator: {each.plan.name: each} for operator, each in views.items()})
+    keyed = WindowProgram(version, operators, gamma=10, least_horizon=60)
+    return BoundProgram(keyed, {operator: {each.plan.name: each} for operator, each in views.items()})
 
 
 #: a view comes, and the one before it goes
@@ -280,7 +280,7 @@ class Context:
     def __init__(self) -> None:
         self.sent: list[int] = []
 
-    def broadcast(self, value: WindowProgram) -> Any:
+    def broadcast(self, value: BoundProgram) -> Any:
         version = value.program.version
         self.sent.append(version)
         return SimpleNamespace(value=value, unpersist=lambda: self.sent.remove(version))
@@ -292,7 +292,7 @@ def test_the_driver_and_workers_keep_the_newest_programs_alone(tmp_path: Path) -
     context: Any = Context()
     programs = WindowPrograms(context, layout, STREAM)
     for version in range(40):
-        store_program(layout, STREAM, KeyedProgram(version, (), 0, 0))
+        store_program(layout, STREAM, WindowProgram(version, (), 0, 0))
         for _ in range(2):
             sent = programs.sent({max(0, version - 1), version})
             assert {number: each.value.program.version for number, each in sent.items()} == {

@@ -13,7 +13,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.operators.windows.slack import SlackPolicy, WindowOutcome
 from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -34,7 +34,7 @@ def partials(times: np.ndarray, groups: np.ndarray) -> pa.Table:
 def test_what_is_stored_in_each_batch_does_not_grow_with_age(groups: int) -> None:
     """Late tuples, silence and answers beforehand, and far more windows than a policy remembers."""
     rng = np.random.default_rng(3)
-    program = KeyedProgram(
+    program = WindowProgram(
         0, (OperatorPlan(0, (VIEW,), PARTS, 5),), gamma=10, least_horizon=60, most_delay=100
     )
     shard, sizes, newest = Shard(), [], 0

@@ -26,8 +26,9 @@ from penstock.operators.windows.slack_policies import (
     policy_of,
 )
 from penstock.operators.windows.stored import packed, unpacked
+from penstock.plan.slack import SLACK_POLICIES, SlackChoice
 from penstock.plan.times import AFTER_ALL
-from penstock.plan.windows import SLACK_POLICIES, Aggregate, ErrorBound, SlackChoice, WindowPlan, Windows
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings, tuned
 
 BOUND = ErrorBound(0.05, 0.05)

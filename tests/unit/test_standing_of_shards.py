@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.windows.standing import standing_of
 from window_cases import stream_of
@@ -16,7 +16,7 @@ PLAN = WindowPlan(
     "v", "t", Windows(10, 10), (), (Aggregate("count", None, pa.int64()),), ErrorBound(0.1, 0.2)
 )
 PARTS = Parts.of(PLAN.aggregates)
-PROGRAM = KeyedProgram(0, (OperatorPlan(1, (PLAN,), PARTS, 10),), gamma=5, least_horizon=0)
+PROGRAM = WindowProgram(0, (OperatorPlan(1, (PLAN,), PARTS, 10),), gamma=5, least_horizon=0)
 
 
 def record(newest: int, envelopes: list[Envelope]) -> LogRecord:

@@ -20,7 +20,7 @@ from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PanePlan, PaneProgram
-from penstock.operators.windows.shard import KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.selection import SelectionSet
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
@@ -50,7 +50,7 @@ VIEW = WindowPlan(
     ErrorBound(0.05, 0.2),
 )
 PARTS = Parts.of(VIEW.aggregates)
-KEYED = KeyedProgram(0, (OperatorPlan(1, (VIEW,), PARTS, 60 * MINUTE),), 0, 0)
+KEYED = WindowProgram(0, (OperatorPlan(1, (VIEW,), PARTS, 60 * MINUTE),), 0, 0)
 
 
 def stream_program(**tune: int) -> StreamProgram:

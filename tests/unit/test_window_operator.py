@@ -19,7 +19,7 @@ from penstock.operators.windows.coverage import coverage_threshold
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.operators.windows.slack import (
     RequiredSlack,
     WindowOutcome,
@@ -242,7 +242,7 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
     most_pieces, anew = 0, 0
     views = (plan(10, 5, COUNT, SUM),)
     parts = Parts.of(views[0].aggregates)
-    program = KeyedProgram(0, (OperatorPlan(1, views, parts, 5),), gamma=0, least_horizon=0)
+    program = WindowProgram(0, (OperatorPlan(1, views, parts, 5),), gamma=0, least_horizon=0)
     rng = np.random.default_rng(5)
     straight, interrupted = Shard(), Shard()
     stored: StoredPanes = {}
@@ -317,7 +317,7 @@ def test_a_correction_tells_of_the_groups_that_got_tuples() -> None:
     assert correction.rows.column("k").to_pylist() == [2]
 
 
-def _record(program: KeyedProgram, times: np.ndarray) -> LogRecord:
+def _record(program: WindowProgram, times: np.ndarray) -> LogRecord:
     parts = Parts.of(program.operators[0].views[0].aggregates)
     tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})
     envelope = Envelope(1, PARTIALS, stream_of(parts.lift(tuples, [PANE])))
@@ -434,7 +434,7 @@ def test_one_old_tuple_does_not_stop_the_windows() -> None:
 
 def test_an_operator_keeps_the_parts_of_views_that_are_gone() -> None:
     parts = Parts.of([SUM, Aggregate("max", "v", pa.float64())])
-    shard, program = Shard(), KeyedProgram(0, (OperatorPlan(1, (plan(10, 5, SUM),), parts, 5),), 0, 0)
+    shard, program = Shard(), WindowProgram(0, (OperatorPlan(1, (plan(10, 5, SUM),), parts, 5),), 0, 0)
     for step in range(40):
         times = np.array([step, step + 1])
         tuples = pa.table({PANE: times // 5 * 5, "v": times.astype(np.float64)})

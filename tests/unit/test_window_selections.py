@@ -20,10 +20,10 @@ from penstock.operators.windows.shard import (
     PARTIALS,
     VALUES,
     Envelope,
-    KeyedProgram,
     LogRecord,
     OperatorPlan,
     Shard,
+    WindowProgram,
 )
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
@@ -82,7 +82,7 @@ def answers(views: Sequence[WindowPlan], seed: int, groups: int, *, shared: bool
         operators = (OperatorPlan(0, tuple(views), PARTS, slide),)
     else:
         operators = tuple(OperatorPlan(n, (alone(view),), PARTS, slide) for n, view in enumerate(views))
-    program = KeyedProgram(0, operators, 5, 60)
+    program = WindowProgram(0, operators, 5, 60)
     shard, stored = Shard(), StoredPanes()
     said: dict[str, list[object]] = {view.name: [] for view in views}
     newest = 0
@@ -157,7 +157,7 @@ def _shard(groups: int, batches: int) -> tuple[Shard, list[WindowPlan], list[Log
     """A shard that has taken in all but the newest of some batches without late tuples, and that one."""
     rng = np.random.default_rng(7)
     views = plans(Windows(20, 5), keyed=True)
-    program = KeyedProgram(0, (OperatorPlan(0, tuple(views), PARTS, 5),), 5, 60)
+    program = WindowProgram(0, (OperatorPlan(0, tuple(views), PARTS, 5),), 5, 60)
     shard, records = Shard(), []
     for step in range(batches):
         times = step * 7 + rng.integers(0, 7, 200)
@@ -209,7 +209,7 @@ def test_groups_without_late_rows_are_not_looked_back_at() -> None:
 def test_a_shard_is_restored_whose_last_condition_has_been_dropped() -> None:
     shard, views, (newest,) = _shard(groups=4, batches=20)
     stored = StoredPanes()
-    fewer = KeyedProgram(1, (OperatorPlan(0, tuple(views[:-2]), PARTS, 5),), 5, 60)
+    fewer = WindowProgram(1, (OperatorPlan(0, tuple(views[:-2]), PARTS, 5),), 5, 60)
     shard.process(replace(newest, program=fewer, envelopes=[]))
     store(shard, stored)
     again = Shard.restored(shard.scalars(), stored, {1: fewer}.__getitem__)

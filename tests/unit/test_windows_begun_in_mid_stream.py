@@ -13,7 +13,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.operators.windows.slack import RequiredSlack, SlackPolicy, WindowOutcome
 from penstock.operators.windows.slack_policies import FixedSlack
 from penstock.plan.times import BEFORE_ALL
@@ -149,7 +149,7 @@ def test_a_restored_shard_knows_what_it_has_not_seen() -> None:
     every = batches(50)
     since = max(int(times.max()) for times in every[:20])
     plan = OperatorPlan(3, (VIEW,), PARTS, 5, since, (("v", since),))
-    program = KeyedProgram(1, (plan,), gamma=0, least_horizon=0)
+    program = WindowProgram(1, (plan,), gamma=0, least_horizon=0)
     straight, interrupted = Shard(), Shard()
     stored: StoredPanes = {}
     newest = since

@@ -13,7 +13,7 @@ import pytest
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.shard import PARTIALS, Envelope, KeyedProgram, LogRecord, OperatorPlan, Shard
+from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
@@ -36,7 +36,7 @@ VIEW = WindowPlan(
 )
 PARTS = Parts.of(VIEW.aggregates)
 #: the view was there before, and left off long before it came back
-PROGRAM = KeyedProgram(0, (OperatorPlan(0, (VIEW,), PARTS, SIZE, SINCE, (("v", 1_000),)),), 0, 0, 100)
+PROGRAM = WindowProgram(0, (OperatorPlan(0, (VIEW,), PARTS, SIZE, SINCE, (("v", 1_000),)),), 0, 0, 100)
 
 
 class Stream:
@@ -147,4 +147,4 @@ def test_the_shard_that_is_behind_says_what_is_final(stream: Stream) -> None:
     stream.put([SINCE + 200 * EACH])
     both = [stream.shard.standing(), behind]
     assert final_of(both, PROGRAM, {0}) == final_of([behind], PROGRAM, {0}) < final_of(both[:1], PROGRAM, {0})
-    assert final_of(both, KeyedProgram(1, (), 0, 0), ()) == AFTER_ALL, "of no view all windows are final"
+    assert final_of(both, WindowProgram(1, (), 0, 0), ()) == AFTER_ALL, "of no view all windows are final"

@@ -7,6 +7,8 @@ from math import gcd
 
 import pyarrow as pa
 
+from penstock.plan.slack import SlackChoice
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -70,26 +72,6 @@ class ErrorBound:
     epsilon: float
     delta: float
     absolute: bool = False
-
-
-#: the slack policies by which a view may be answered; `penstock.operators.windows.slack_policies` has them
-SLACK_POLICIES = ("required", "pd", "aq-k-slack", "mp-k-slack", "k-slack", "fixed")
-
-
-@dataclass(frozen=True, slots=True)
-class SlackChoice:
-    """Which policy chooses the slack of a view.
-
-    Attributes:
-        policy: one of `SLACK_POLICIES`.
-        length: the slack of `fixed`, microseconds, >= 0; None with every other policy.
-    """
-
-    policy: str = "required"
-    length: int | None = None
-
-    def __str__(self) -> str:
-        return self.policy if self.length is None else f"{self.policy} {self.length / 1e6:g} seconds"
 
 
 @dataclass(frozen=True, slots=True)

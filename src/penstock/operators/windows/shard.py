@@ -50,7 +50,7 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedProgram:
+class WindowProgram:
     """The window views of one plan version.
 
     Attributes:
@@ -98,7 +98,7 @@ class LogRecord:
         steps: the arrival steps of the batch, ascending; none where all of it came at once.
     """
 
-    program: KeyedProgram
+    program: WindowProgram
     newest: int | None
     delays: npt.NDArray[np.int64]
     ended: bool
@@ -119,7 +119,7 @@ class Shard:
         self._dropped: set[int] = set()
 
     @classmethod
-    def of(cls, program: KeyedProgram) -> Shard:
+    def of(cls, program: WindowProgram) -> Shard:
         """A shard with the views of a program that has taken in nothing."""
         shard = cls()
         shard._follow(program)
@@ -130,7 +130,7 @@ class Shard:
         cls,
         scalars: bytes,
         panes: Mapping[tuple[int, int], Sequence[bytes]],
-        programs: Callable[[int], KeyedProgram],
+        programs: Callable[[int], WindowProgram],
         older: Shard | None = None,
         unchanged: Iterable[tuple[int, int]] = (),
     ) -> Shard:
@@ -254,7 +254,7 @@ class Shard:
             revision,
         )
 
-    def _follow(self, program: KeyedProgram) -> None:
+    def _follow(self, program: WindowProgram) -> None:
         """Creates the operators of new views and drops views that are gone."""
         if program.version == self._version:
             return
@@ -274,7 +274,7 @@ class Shard:
                 if view.slack_policy != operator.views[view.name].plan.slack_policy:
                     operator.choose(view.name, view, policy_of(view))
 
-    def _begin(self, program: KeyedProgram, plan: OperatorPlan) -> WindowOperator:
+    def _begin(self, program: WindowProgram, plan: OperatorPlan) -> WindowOperator:
         """An operator without state."""
         operator = WindowOperator(
             [(view, policy_of(view)) for view in plan.views],

@@ -1,7 +1,7 @@
 """Makes windows whole that were open when their view began: the map stage once more, over the earlier batches.
 
 A job of its own beside the stream computes the partials of the earlier batches for the operators that lack them, with
-the code that computes those of live tuples, and gives them to the keyed query by one entry of the log.
+the code that computes those of live tuples, and gives them to the window lane by one entry of the log.
 Without the entry nothing has happened, and the next start does it again; with it, it is done.
 """
 

@@ -89,7 +89,7 @@ class PlanCompiler:
         stream: the stream's name.
         source: where its tuples come from.
         settings: frozen settings.
-        shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
+        shards: gives the number of shards of the window lane, fixed from then on; asked once there is a window view.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
     """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
     plans = windows.panes.operators if windows.panes is not None else ()
     lines = []
-    for plan, operator in zip(plans, windows.keyed.operators, strict=True):
+    for plan, operator in zip(plans, windows.shards.operators, strict=True):
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
         conditions = len(plan.selections)
         shared = f", each tuple aggregated once for {conditions} conditions" if conditions > 1 else ""

@@ -55,7 +55,7 @@ class StreamPlans:
         log: plan versions and bindings.
         events: the event log.
         settings: frozen settings.
-        shards: gives the number of shards of the keyed query, fixed from then on; asked once there is a window view.
+        shards: gives the number of shards of the window lane, fixed from then on; asked once there is a window view.
         store_readers: stores what those behind the log have to know of a plan version, if it has not been stored;
             called before any batch is bound to the version.
         beginnings: gives for a batch where the window views begin that it is the first one of.

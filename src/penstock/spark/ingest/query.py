@@ -216,12 +216,12 @@ class IngestQuery:
         return writer.trigger(processingTime=effective.interval).start()
 
     def _store_readers(self, plan: CompiledPlan) -> None:
-        """Stores what readers and the keyed query have to know of a plan version."""
+        """Stores what readers and the window lane have to know of a plan version."""
         windows = plan.windows
-        for operator in windows.keyed.operators:
+        for operator in windows.shards.operators:
             bound = [windows.bound[view.name] for view in operator.views]
             store_views(self._layout, self.stream, operator.id, bound, windows.registered)
-        self.log.store_program(windows.keyed, is_read=plan.program.tuples is not None)
+        self.log.store_program(windows.shards, is_read=plan.program.tuples is not None)
 
     def _is_done(self) -> bool:
         """Whether a query that nobody here stopped, and that raised nothing, had come to its end.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
-from penstock.operators.windows.shard import KeyedProgram, OperatorPlan
+from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.settings import Settings
@@ -32,7 +32,7 @@ class CompiledWindows:
     Attributes:
         bound: the views that have results, by name.
         panes: what the map stage computes, None where there is no view.
-        keyed: what the keyed query does; its views' keys are called `_k0`, ..., their arguments
+        shards: what the shards do; its views' keys are called `_k0`, ..., their arguments
             `_x0`, ..., and stay so for as long as the operator lives.
         conditions: the distinct conditions, in the order in which `panes` numbers them.
         derived: the columns Spark computes for `panes`.
@@ -42,7 +42,7 @@ class CompiledWindows:
 
     bound: Mapping[str, BoundWindow]
     panes: PaneProgram | None
-    keyed: KeyedProgram
+    shards: WindowProgram
     conditions: tuple[str, ...]
     derived: tuple[Derived, ...]
     members: tuple[tuple[str, ...], ...]
@@ -161,7 +161,7 @@ def compile_windows(
     derived = {each.name: each for bound in every for each in bound.derived}
     types = {column.name: column.type for column in schema} | {n: each.type for n, each in derived.items()}
     conditions: dict[str, int] = {}
-    panes, keyed = [], []
+    panes, plans = [], []
     names: list[tuple[str, ...]] = []
     for id_, members in operators.items():
         needed = {bound.condition for each, bound in members if each.is_answered}
@@ -185,7 +185,7 @@ def compile_windows(
             for each, _ in members
             if each.beginning is not None and each.beginning.floor is not None
         )
-        keyed.append(
+        plans.append(
             OperatorPlan(
                 id_, tuple(answered), plan.parts, plan.pane, None if begun is None else begun.newest, floors
             )
@@ -196,9 +196,9 @@ def compile_windows(
         panes=PaneProgram(_time(every, derived, event_time), tuple(panes), len(conditions), shards)
         if every
         else None,
-        keyed=KeyedProgram(
+        shards=WindowProgram(
             version,
-            tuple(keyed),
+            tuple(plans),
             int(span * _SECOND),
             int(horizon * _SECOND),
             int(settings.max_delay_seconds * _SECOND),

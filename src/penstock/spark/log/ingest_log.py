@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import CheckpointError, UnexpectedDocumentError
 from penstock.operators.windows.arrival_steps import StepTimes, steps_told
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.log.entries import Entry
@@ -121,7 +121,7 @@ class IngestLog:
                 limits += _begins(self.program(plan), self.program(int(reader[PLAN])))
         return min(limits) if told else BEFORE_ALL
 
-    def program(self, version: int) -> KeyedProgram | None:
+    def program(self, version: int) -> WindowProgram | None:
         """The window views of a plan version; None where it has none."""
         return stored_program(self._layout, self._stream, version)
 
@@ -137,7 +137,7 @@ class IngestLog:
         entries = takewhile(lambda entry: entry.batch >= batch - 1, chain([last], log.backwards(last.number)))
         return any(operator in entry.whole for entry in entries)
 
-    def store_program(self, program: KeyedProgram, *, is_read: bool = False) -> None:
+    def store_program(self, program: WindowProgram, *, is_read: bool = False) -> None:
         """Stores the window views of a plan version; a stream that nobody ever read has no log.
 
         Args:
@@ -374,7 +374,7 @@ class IngestLog:
         self._holding.tell(self._events, self._stream, self.readers())
 
 
-def _begins(program: KeyedProgram | None, before: KeyedProgram | None) -> Iterator[int]:
+def _begins(program: WindowProgram | None, before: WindowProgram | None) -> Iterator[int]:
     """Of each view that an earlier plan version has not: before which event time tuples are in no window it answers."""
     known = {(each.id, view.name) for each in (before.operators if before else ()) for view in each.views}
     for operator in program.operators if program else ():
@@ -388,7 +388,7 @@ def _clock() -> int:
     return time.time_ns() // 1_000
 
 
-def _newest_before(program: KeyedProgram | None) -> int | None:
+def _newest_before(program: WindowProgram | None) -> int | None:
     """Largest event time that was believed of the batches before the first one with window views, where it is known."""
     operators = () if program is None else program.operators
     floors = (floor for each in operators for _, floor in each.floors)

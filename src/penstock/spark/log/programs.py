@@ -9,15 +9,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.errors import DamagedError
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.formats import PROGRAM
 from penstock.spark.storage.layout import Layout
 
-_PROGRAMS = Codec(KeyedProgram)
+_PROGRAMS = Codec(WindowProgram)
 
 
-def store_program(layout: Layout, stream: str, program: KeyedProgram) -> None:
+def store_program(layout: Layout, stream: str, program: WindowProgram) -> None:
     """Stores the window views of a plan version, before any batch is bound to it."""
     PROGRAM.put(layout.programs(stream)[program.version], {"program": _PROGRAMS.document(program)})
 
@@ -58,7 +58,7 @@ def refuse_lost_program(layout: Layout, stream: str, version: int) -> None:
         raise DamagedError(str(path), f"({PROGRAM.kind}) is missing")
 
 
-def stored_program(layout: Layout, stream: str, version: int) -> KeyedProgram | None:
+def stored_program(layout: Layout, stream: str, version: int) -> WindowProgram | None:
     """The window views of a plan version, None where it has none.
 
     Raises:

@@ -1,6 +1,6 @@
 """Logs of views' rows: what a lane publishes of a view is a stream again, for lanes that read it.
 
-Each publication of the lane (a batch of the keyed query, a cut) is an entry once a view
+Each publication of the lane (a cut) is an entry once a view
 is read, put behind its manifest by the thread that publishes: what was not put before a crash is put as the
 publication is repeated, or as the next run begins. An entry names the published files where they lie. A compaction replaces them as
 any others, but they are deleted only once no kept entry names them (`held_rows`).

@@ -11,7 +11,7 @@ _MISSES = "misses"
 
 
 def results_of(stream: str) -> str:
-    """The name of a stream's keyed query among the manifests."""
+    """The name of a stream's window lane among the manifests."""
     return f"{stream}.results"
 
 

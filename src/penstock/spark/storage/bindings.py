@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from penstock.errors import CheckpointError, DamagedError
+from penstock.plan.slack import SlackChoice
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.plan.windows import SlackChoice
 from penstock.spark.storage.bases import Bases
 from penstock.spark.storage.demands import DEMANDS, NO_DEMANDS, DemandRegister
 from penstock.spark.storage.documents import Encoded, encoded, encoded_list

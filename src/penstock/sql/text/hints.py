@@ -10,7 +10,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, meant
 from penstock.plan.deadlines import LossConstraint
-from penstock.plan.windows import SLACK_POLICIES, ErrorBound, SlackChoice
+from penstock.plan.slack import SLACK_POLICIES, SlackChoice
+from penstock.plan.windows import ErrorBound
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import number, string

@@ -13,7 +13,7 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.operator import PaneBatch
 from penstock.operators.windows.shard import Shard, pane_batch
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -54,7 +54,7 @@ class CorrectionTask:
     layout: Layout
     stream: str
     entries: Sequence[Entry]
-    program: Broadcast[WindowProgram]
+    program: Broadcast[BoundProgram]
     revision: int
     scratch: StorePath
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark import Broadcast, SparkContext
 
 from penstock.errors import CheckpointError
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.log.programs import stored_program
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.storage.layout import Layout
@@ -20,7 +20,7 @@ _KEPT = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WindowProgram:
+class BoundProgram:
     """The window views of a plan version.
 
     Attributes:
@@ -28,7 +28,7 @@ class WindowProgram:
         views: the views of each operator by name, as they were bound.
     """
 
-    program: KeyedProgram
+    program: WindowProgram
     views: Mapping[int, Mapping[str, BoundWindow]]
 
 
@@ -46,9 +46,9 @@ class WindowPrograms:
         self._layout = layout
         self._stream = stream
         #: by version, those used last behind
-        self._sent: dict[int, tuple[WindowProgram, Broadcast[WindowProgram]]] = {}
+        self._sent: dict[int, tuple[BoundProgram, Broadcast[BoundProgram]]] = {}
 
-    def of(self, version: int) -> WindowProgram:
+    def of(self, version: int) -> BoundProgram:
         """Return the views of a version.
 
         Raises:
@@ -56,7 +56,7 @@ class WindowPrograms:
         """
         return self._entry(version)[0]
 
-    def sent(self, versions: Iterable[int]) -> dict[int, Broadcast[WindowProgram]]:
+    def sent(self, versions: Iterable[int]) -> dict[int, Broadcast[BoundProgram]]:
         """Return the views of versions for tasks.
 
         Raises:
@@ -68,7 +68,7 @@ class WindowPrograms:
                 self._sent.pop(version)[1].unpersist()
         return found
 
-    def _entry(self, version: int) -> tuple[WindowProgram, Broadcast[WindowProgram]]:
+    def _entry(self, version: int) -> tuple[BoundProgram, Broadcast[BoundProgram]]:
         entry = self._sent.pop(version, None)
         if entry is None:
             program = self._read(version)
@@ -76,7 +76,7 @@ class WindowPrograms:
         self._sent[version] = entry
         return entry
 
-    def _read(self, version: int) -> WindowProgram:
+    def _read(self, version: int) -> BoundProgram:
         program = stored_program(self._layout, self._stream, version)
         if program is None:
             raise CheckpointError(
@@ -84,4 +84,4 @@ class WindowPrograms:
                 f"{self._layout.programs(self._stream)}; {REMEDY}"
             )
         views = {plan.id: stored_views(self._layout, self._stream, plan.id) for plan in program.operators}
-        return WindowProgram(program, views)
+        return BoundProgram(program, views)

@@ -14,9 +14,9 @@ import numpy as np
 from pyspark import Broadcast
 
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
-from penstock.operators.windows.shard import KeyedProgram, LogRecord, Shard
+from penstock.operators.windows.shard import LogRecord, Shard, WindowProgram
 from penstock.plan.times import BEFORE_ALL
-from penstock.spark.lanes.windows.programs import WindowProgram
+from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.lanes.windows.shard_state import PaneChange, Place, StateFile, StateFiles
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -125,7 +125,7 @@ class ShardTask:
     stream: str
     cut: int
     entries: Sequence[Entry]
-    programs: Mapping[int, Broadcast[WindowProgram]]
+    programs: Mapping[int, Broadcast[BoundProgram]]
     store: BatchFiles
 
     def __call__(self, cell: ShardCell) -> ShardReport:
@@ -180,7 +180,7 @@ def _restored(
     cut: int,
     states: StateFiles,
     held: _Held | None,
-    programs: Callable[[int], KeyedProgram],
+    programs: Callable[[int], WindowProgram],
 ) -> tuple[_Held, int]:
     """The shard before the cut, and how many panes were read.
 
@@ -202,7 +202,7 @@ def _restored(
 
 
 def _take_in(
-    shard: Shard, program: KeyedProgram, reader: EnvelopeReader, entry: Entry, stage: ResultStage
+    shard: Shard, program: WindowProgram, reader: EnvelopeReader, entry: Entry, stage: ResultStage
 ) -> list[tuple[int, str, int]]:
     """Takes in an entry; the final windows that got tuples."""
     record = LogRecord(

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from penstock.operators.windows.answers import Progress, Standing
-from penstock.operators.windows.shard import KeyedProgram
+from penstock.operators.windows.shard import WindowProgram
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.lanes.windows.shard_task import ShardReport
 
@@ -35,7 +35,7 @@ def progress_of(
 
 
 def final_of(
-    shards: Sequence[Mapping[str, Standing]], program: KeyedProgram, never_whole: Collection[int]
+    shards: Sequence[Mapping[str, Standing]], program: WindowProgram, never_whole: Collection[int]
 ) -> int:
     """Of tuples before it all windows are final, or never will be, microseconds.
 
