@@ -45,13 +45,6 @@ TEXTS = {
         "Caused by: org.apache.spark.SparkFileAlreadyExistsException: [FAILED_RENAME_PATH] Failed to rename a to b\n",
         ("checkpoint_shared", True, "another run wrote to Spark's checkpoint of the stream"),
     ),
-    "process that follows a log killed": (
-        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n"
-        "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
-        "\tat org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.latestOffset"
-        "(PythonStreamingSourceRunner.scala:235)\n",
-        ("worker_lost", True, "a Python worker process ended unexpectedly"),
-    ),
     "worker slow": (
         STAGE
         + "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x.Y.z(Y.scala:1)\n",

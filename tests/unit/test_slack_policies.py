@@ -14,7 +14,6 @@ from penstock.errors import InputError
 from penstock.monitor.slacks import slack_words
 from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.coverage import coverage_threshold, window_threshold
-from penstock.operators.windows.shard_state import read_state
 from penstock.operators.windows.slack import WindowOutcome
 from penstock.operators.windows.slack_policies import (
     POLICIES,
@@ -25,7 +24,6 @@ from penstock.operators.windows.slack_policies import (
     RecentDelaySlack,
     policy_of,
 )
-from penstock.operators.windows.stored import packed, unpacked
 from penstock.plan.slack import SLACK_POLICIES, SlackChoice
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -190,51 +188,6 @@ def test_a_window_s_threshold_is_that_of_its_middle_group() -> None:
     ]
     found = window_threshold(rows, ["k"], [SUM], BOUND)
     assert min(each) <= found <= 1.0
-
-
-def test_what_earlier_versions_remembered_is_read() -> None:
-    """Of each final window a row; only `RequiredSlack` was stored."""
-    nothing = pa.array([], pa.int64())
-    empty = {
-        name: pa.table({"view": pa.array([], pa.int32()), "end": nothing}) for name in ("told", "registered")
-    }
-    empty["told"] = empty["told"].append_column("revision", nothing).append_column("arrival", nothing)
-    watched = dict.fromkeys(("end", "slack", "first", "look", "heard", "age", "settled"), nothing)
-    lists = pa.array([], pa.list_(pa.int64()))
-    empty["watched"] = pa.table(
-        {
-            "view": pa.array([], pa.int32()),
-            **{name: watched[name] for name in ("end", "slack", "first", "look", "heard")},
-            "coverage": pa.array([], pa.float64()),
-            **{name: watched[name] for name in ("age", "settled")},
-            "required": lists,
-        }
-    )
-    remembered = pa.table(
-        {"view": pa.array([1, 1], pa.int32()), "required": pa.array([[1, 2], [5]]), "settled": [7, 8]}
-    )
-    scalars = {"frontier": 1, "final": 0, "coverage": None, "oldest": None, "newest": None}
-    header = {
-        "plan": 3,
-        "operators": [
-            {
-                "id": 4,
-                "time": {"newest": 9},
-                "is_whole": True,
-                "views": [{"name": name, "debt": debt, **scalars} for name, debt in (("a", 0.0), ("b", 1.5))],
-            }
-        ],
-    }
-    state = read_state(packed({**empty, "remembered": remembered}, header))
-    views = state.operators[4].views
-    assert [len(views[name].slack.arrays["sizes"]) for name in "ab"] == [0, 2]
-    assert views["b"].slack.numbers == {"debt": 1.5}
-    assert {name: own.tolist() for name, own in views["b"].slack.arrays.items()} == {
-        "required": [1, 2, 5],
-        "sizes": [2, 1],
-        "settled": [7, 8],
-    }
-    assert unpacked(packed({"remembered": remembered})).tables
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,7 @@ _RULES = (
     ),
     _rule(
         "worker_lost",
-        r"Python worker exited unexpectedly|Python daemon|Python worker .*crashed"
-        # the process that a query asks how far its log has come
-        r"|(?:EOFException|SocketException)[^\n]*\n(?:\s+at [^\n]*\n)*?\s+at [^\n]*PythonStreamingSourceRunner",
+        r"Python worker exited unexpectedly|Python daemon|Python worker .*crashed",
         True,
         "a Python worker process ended unexpectedly (killed, out of memory, or ended by a function)",
         is_detailed=False,
