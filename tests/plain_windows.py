@@ -57,8 +57,20 @@ class PlainStream:
         definition = WindowDefinition("v", "of the stream", "")
         store_views(layout, STREAM, 0, [BOUND], {"v": RegisteredWindow(definition, 0)})
         store_program(layout, STREAM, PROGRAM)
+        self._layout = layout
         self._newest: int | None = None
+        self._operator = 0
         self.number = -1
+
+    def redefine(self) -> None:
+        """From the next entry on another operator answers the view."""
+        self._operator += 1
+        definition = WindowDefinition("v", f"of operator {self._operator}", "")
+        store_views(
+            self._layout, STREAM, self._operator, [BOUND], {"v": RegisteredWindow(definition, self._operator)}
+        )
+        plan = OperatorPlan(self._operator, (VIEW,), PARTS, SIZE, BEFORE_ALL, ())
+        store_program(self._layout, STREAM, WindowProgram(self._operator, (plan,), 0, 0))
 
     def put(self, times: Sequence[int]) -> Entry:
         """Puts an entry of tuples with these event times."""
@@ -68,12 +80,12 @@ class PlainStream:
         self._newest = max(before, *times)
         name = f"{self.number}.parquet"
         panes = pa.table({PANE: np.array(times) // SIZE * SIZE})
-        envelope = Envelope(0, PARTIALS, stream_of(PARTS.lift(panes, [PANE])))
+        envelope = Envelope(self._operator, PARTIALS, stream_of(PARTS.lift(panes, [PANE])))
         write_envelopes([(0, envelope)], self.log.path("partials", name))
         entry = Entry(
             self.number,
             self.number,
-            0,
+            self._operator,
             self.number,
             self._newest,
             self._newest,

@@ -15,7 +15,7 @@ from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, history_entries
+from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
 from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
@@ -83,7 +83,7 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     task = CorrectionTask(
         layout=layout,
         stream="s",
-        entries=list(history_entries(log, 40, 60, late.number)),
+        entries=list(History(log).entries(40, 60, late.number)),
         program=SimpleNamespace(value=BoundProgram(program, {0: {"v": BOUND}})),  # type: ignore[arg-type]
         revision=FIRST_REVISION + late.batch,
         scratch=tmp_path / "scratch",

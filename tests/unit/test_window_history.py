@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.operators.windows.shard import LogRecord, Shard
-from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, history_entries
+from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
 from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -29,6 +29,7 @@ class Stream(PlainStream):
         super().__init__(layout)
         self._layout = layout
         self.shard = Shard()
+        self.history = History(LogReader(self.log.log))
         self._tidier = Segments(layout.log(STREAM), 1e9, 1 << 40, lambda: 0)
 
     def put(self, times: list[int]) -> Entry:  # type: ignore[override]
@@ -45,7 +46,7 @@ class Stream(PlainStream):
 
     def entries(self, first: int, last: int) -> list[Entry]:
         """Those that may hold tuples of windows that begin between two moments."""
-        return list(history_entries(LogReader(self.log.log), first, last + SIZE, self.number))
+        return list(self.history.entries(first, last + SIZE, self.number))
 
     def corrected(self, entry: Entry) -> dict[int, int]:
         """What each window has that the entry brought a tuple for after it was final, by its start."""
@@ -98,18 +99,21 @@ def test_no_more_is_read_than_may_hold_tuples(stream: Stream, monkeypatch: pytes
         stream.put([EACH * number])
     stream.tidy()
     read: list[int] = []
-    segment = LogReader.segment
+    between = LogReader.between
 
-    def counted(self: LogReader, number: int) -> tuple[Entry, ...] | None:
-        if self._segment[0] != number:
-            read.append(number)
-        return segment(self, number)
+    def counted(self: LogReader, after: int, until: int) -> list[Entry]:
+        found = between(self, after, until)
+        read.append(len(found))
+        return found
 
-    monkeypatch.setattr(LogReader, "segment", counted)
+    monkeypatch.setattr(LogReader, "between", counted)
     late = 20 * SEGMENT * EACH
     first = stream.put([late])
     start = late // SIZE * SIZE
     assert stream.corrected(first) == {start: stream.tuples[start]}
-    # the search reads a few, then each is read from the first that may hold some
-    assert len(read) <= 4 + 8
+    # the search looks at a few entries, then all are read from the first that may hold some
+    assert sum(read) <= 5 * SEGMENT + 20
+    read.clear()
+    assert stream.corrected(stream.put([late])) == {start: stream.tuples[start]}
+    assert sum(read) <= 2 * SEGMENT + 20, "segments of later tuples alone are known"
     assert len(stream.entries(start, start)) <= 2 * SIZE // EACH + 2, "others are of later tuples alone"

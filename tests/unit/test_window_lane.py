@@ -204,6 +204,21 @@ def test_final_windows_are_corrected_before_the_lane_ends(
     assert set(LogReader(layout.log(STREAM)).marks()) == {NAME}, "the entries that they read may go"
 
 
+@pytest.mark.parametrize("entries", [1, 64])
+def test_windows_of_a_view_that_was_redefined_are_left_as_they_are(
+    layout: Layout, stream: PlainStream, made: Begin, entries: int
+) -> None:
+    """Whether a cut meets them after the change, or met them before it."""
+    late_stream(stream)
+    stream.redefine()
+    stream.put([EACH * 31])
+    lane = made(of_corrections=[lost() for _ in range(3)], entries=entries)
+    lane.start()
+    assert lane.await_termination(MOST_SECONDS)
+    assert not layout.corrections(STREAM).exists()
+    assert set(LogReader(layout.log(STREAM)).marks()) == {NAME}
+
+
 def test_the_lane_goes_on_while_corrections_fail(layout: Layout, stream: PlainStream, made: Begin) -> None:
     late_stream(stream)
     lane = made(of_corrections=[lost() for _ in range(3)], is_bounded=False)

@@ -78,7 +78,6 @@ _WORDS = {
     "backfill_failed": "backfill failed; its windows are incomplete until the next start",
     "backfill_impossible": "backfill impossible; windows that began before the view never become final",
     "batch_replanned": "Spark planned a batch again",
-    "windows_restarted": "windows restarted",
     "run_failed": "stopped by a failure",
     "run_refused": "start refused",
     "history_held": "a slow reader keeps old parts of its log",

@@ -547,7 +547,12 @@ class Execution:
     def _readers(self, stream: str) -> set[str]:
         """The names that this run's lanes have among the readers of a stream's log."""
         lanes = self.lanes.values()
-        return {lane.reader for lane in lanes if any(each.stream == stream for each in lane.streams)}
+        return {
+            name
+            for lane in lanes
+            if any(each.stream == stream for each in lane.streams)
+            for name in lane.reader_names
+        }
 
     def _input(self, stream: str) -> LaneInput:
         """The log of a stream, or of what a lane publishes."""

@@ -166,9 +166,11 @@ class Shard:
         program = record.program
         self._follow(program)
         answers = []
+        envelopes: dict[int, list[Envelope]] = {}
+        for envelope in record.envelopes:
+            envelopes.setdefault(envelope.operator, []).append(envelope)
         for id_, operator in self._operators.items():
-            own = [envelope for envelope in record.envelopes if envelope.operator == id_]
-            for batch in _pane_batches(own, record, makes_whole=id_ in record.whole):
+            for batch in _pane_batches(envelopes.get(id_, []), record, makes_whole=id_ in record.whole):
                 answers += operator.process(batch)
             if record.ended:
                 answers += operator.finish()

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
@@ -46,6 +47,7 @@ class LaneContext:
         rows: the logs of the views whose rows other lanes read.
         functions: the users' functions by name.
         aggregates: the users' aggregates by name in upper case.
+        shared_jobs: where the window lanes of several streams run light jobs together.
     """
 
     spark: SparkSession
@@ -59,6 +61,7 @@ class LaneContext:
     rows: RowLogs
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+    shared_jobs: SharedJobs = field(default_factory=SharedJobs)
 
 
 class LaneInput(Protocol):
@@ -193,6 +196,11 @@ class Lane(ABC):
     @abstractmethod
     def reader(self) -> str:
         """Its name among the readers of its logs."""
+
+    @property
+    def reader_names(self) -> Sequence[str]:
+        """All names that it has among the readers of its logs."""
+        return (self.reader,)
 
     def leave(self) -> None:
         """Says that the lane, which has been stopped, is needed no more: its logs wait for it no longer."""

@@ -149,10 +149,6 @@ class LogReader:
                 raise DamagedError(str(self.log.entries[number]), f"({LOG_ENTRY.kind}) is missing")
         return [Entry.of(document, self.log.entries[number]) for number, document in found.items()]
 
-    def segment_number(self, number: int) -> int:
-        """The number of the segment that an entry is in, or will be."""
-        return number // SEGMENT
-
     def segment_end(self, segment: int) -> int:
         """The number of the last entry of a segment."""
         return SEGMENT * (segment + 1) - 1

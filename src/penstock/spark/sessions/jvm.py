@@ -33,11 +33,8 @@ Purpose = Literal["brief", "whole", "run"]
 #: lines that Java, Spark and Spark's Python processes print whatever is configured
 _BANNER = re.compile(
     r"WARNING: Using incubator modules: |Setting default log level to |To adjust logging level use |"
-    r"Setting Spark log level to |Using Spark's default log4j profile|.* WARN NativeCodeLoader: |"
-    r".*Starting TransformWithState"
+    r"Setting Spark log level to |Using Spark's default log4j profile|.* WARN NativeCodeLoader: "
 )
-#: what the process that prepares the windows' state prints, each with an empty line behind it
-_STATE_BANNER = re.compile(r"(?:.*Starting )?Streaming TransformWithStateInPandas ")
 #: a class archive is whole once this number is its first, which Java writes last
 _MAGIC = bytes.fromhex("a8ab0bf0")
 #: what an unfinished archive is given until it is taken to be abandoned
@@ -90,14 +87,9 @@ def launch(conf: Mapping[str, str]) -> None:
 
 def pass_on(lines: Iterable[bytes], take: Callable[[str], None]) -> None:
     """Hands on the lines of the JVM's standard error that are no banner, as they come."""
-    empty_lines = 0
     for line in lines:
         text = line.decode(errors="replace")
-        if _STATE_BANNER.match(text):
-            empty_lines += 1
-        elif empty_lines and not text.strip():
-            empty_lines -= 1
-        elif not _BANNER.match(text):
+        if not _BANNER.match(text):
             take(text)
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from pyspark import Broadcast
 
 from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.operator import PaneBatch
 from penstock.operators.windows.shard import Shard, pane_batch
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.lanes.windows.programs import BoundProgram
+from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -54,7 +53,7 @@ class CorrectionTask:
     layout: Layout
     stream: str
     entries: Sequence[Entry]
-    program: Broadcast[BoundProgram]
+    program: SentProgram
     revision: int
     scratch: StorePath
 
@@ -98,37 +97,56 @@ class CorrectionTask:
         return found
 
 
-def history_entries(log: LogReader, oldest: int, latest: int, until: int) -> Iterator[Entry]:
-    """Gives the entries that may hold tuples between two event times, in order.
+class History:
+    """Finds the entries of a log that windows are answered again from; threads may share it.
 
     Args:
         log: the stream's log.
-        oldest, latest: event times, microseconds.
-        until: number of the last entry.
-
-    Raises:
-        CheckpointError: an entry is gone.
     """
-    number, newest = first_entry(log, oldest, until), None
-    while number <= until:
-        last = min(until, log.segment_end(number // SEGMENT))
-        for entry in log.between(number - 1, last):
-            if _oldest(entry, newest) <= latest:
-                yield entry
-            newest = entry.newest
-        number = last + 1
 
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        #: of each whole segment that was read: no tuple of its entries is older, and `newest` of the last one
+        self._segments: dict[int, tuple[int, int | None]] = {}
 
-def first_entry(log: LogReader, moment: int, until: int) -> int:
-    """Return the first entry that may hold tuples from an event time on, microseconds; `until` if no earlier one may."""
-    while True:
-        kept = log.first
-        try:
-            return log.first_reaching(moment, kept - 1, until - 1)
-        except CheckpointError:
-            # it was removed meanwhile: such ones hold nothing from that moment on
-            if log.first == kept:
-                raise
+    def entries(self, oldest: int, latest: int, until: int) -> Iterator[Entry]:
+        """Give the entries that may hold tuples between two event times, in order.
+
+        Args:
+            oldest, latest: event times, microseconds.
+            until: number of the last entry.
+
+        Raises:
+            CheckpointError: an entry is gone.
+        """
+        number, newest = self.first(oldest, until), None
+        while number <= until:
+            segment = number // SEGMENT
+            end = self._log.segment_end(segment)
+            known = self._segments.get(segment)
+            if known is not None and end <= until and known[0] > latest:
+                number, newest = end + 1, known[1]
+                continue
+            is_whole, reach = number == SEGMENT * segment and end <= until, AFTER_ALL
+            for entry in self._log.between(number - 1, min(until, end)):
+                own, newest = _oldest(entry, newest), entry.newest
+                reach = min(reach, own)
+                if own <= latest:
+                    yield entry
+            if is_whole:
+                self._segments[segment] = reach, newest
+            number = end + 1
+
+    def first(self, moment: int, until: int) -> int:
+        """Return the first entry that may hold tuples from an event time on, microseconds; `until` if no earlier one may."""
+        while True:
+            kept = self._log.first
+            try:
+                return self._log.first_reaching(moment, kept - 1, until - 1)
+            except CheckpointError:
+                # it was removed meanwhile: such ones hold nothing from that moment on
+                if self._log.first == kept:
+                    raise
 
 
 def _oldest(entry: Entry, before: int | None) -> int:

@@ -12,19 +12,21 @@ the tuples.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
 
 from penstock.errors import DamagedError
+from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows.correction_task import (
     CorrectionCell,
     CorrectionTask,
-    first_entry,
-    history_entries,
+    History,
 )
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import Beyond, ShardReport
@@ -35,13 +37,22 @@ from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import StagedResults
 from penstock.spark.storage.formats import TO_CORRECT
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
+from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: the thread looks for windows at least so often
 _LOOK_SECONDS = 0.5
 
 
+class Changes(NamedTuple):
+    """What a commit puts and deletes, and what is called after it."""
+
+    puts: Mapping[StoredDocument, Mapping[str, Any]]
+    deletes: Sequence[StoredDocument]
+    committed: Callable[[], None]
+
+
 @dataclass(frozen=True, slots=True)
-class Registered:
+class ToCorrect:
     """Windows that some cuts have put to be corrected.
 
     Attributes:
@@ -59,7 +70,7 @@ class Registered:
     reached: Mapping[str, int | None]
 
     @classmethod
-    def read(cls, documents: StoredDocuments, cuts: Collection[int] | None = None) -> Registered:
+    def read(cls, documents: StoredDocuments, cuts: Collection[int] | None = None) -> ToCorrect:
         """Read what cuts have put.
 
         Args:
@@ -69,92 +80,139 @@ class Registered:
         Raises:
             DamagedError: one is missing.
         """
+        found = documents.all(TO_CORRECT.kind)
+        numbers = tuple(sorted(int(number) for number in found)) if cuts is None else tuple(sorted(cuts))
         windows: dict[int, dict[tuple[int, str, int], int]] = {}
         entry = plan = -1
         reached: dict[str, int | None] = {}
-        numbers = tuple(sorted(documents.numbers() if cuts is None else cuts))
         for number in numbers:
-            document = TO_CORRECT.read(documents[number])
-            if document is None:
+            if number not in found:
                 raise DamagedError(str(documents[number]), f"({TO_CORRECT.kind}) is missing")
+            document = TO_CORRECT.opened(found[number], documents[number])
             entry, plan = document["entry"], document["plan"]
             reached |= document["reached"]
             for shard, operator, view, start, first in document["windows"]:
                 windows.setdefault(shard, {}).setdefault((operator, view, start), first)
-        found = {
+        by_shard = {
             shard: [Beyond(*window, first) for window, first in sorted(own.items())]
             for shard, own in windows.items()
         }
-        return cls(numbers, found, entry, plan, reached)
+        return cls(numbers, by_shard, entry, plan, reached)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """What was answered; the results once: whoever has them takes the files away."""
+    """What was answered.
 
-    registered: Registered
+    Attributes:
+        windows: the windows.
+        scratch: where the results are left.
+        results: the results, once: whoever has them takes the files away.
+    """
+
+    windows: ToCorrect
+    scratch: StorePath
     results: list[StagedResults] | None
 
 
 class Corrections:
     """Answers the windows of one stream that were put to be corrected.
 
+    One thread calls it, that of the window lane, but for `cancel`, which any thread may call.
+
     Args:
         context: the run's.
         lane: the name of the window lane.
         stream: the stream's name.
+        views: gives the lane's views, for events.
         is_endless: whether what fails is tried again however often.
     """
 
-    def __init__(self, context: LaneContext, lane: str, stream: str, *, is_endless: bool) -> None:
+    def __init__(
+        self,
+        context: LaneContext,
+        lane: str,
+        stream: str,
+        views: Callable[[], Sequence[str]],
+        *,
+        is_endless: bool,
+    ) -> None:
         self._context = context
         self._stream = stream
-        self._name = f"{lane}.corrections"
+        #: also its name among the readers of the log
+        self.name = f"{lane}.corrections"
         self.documents = context.layout.corrections(stream)
         self._log = LogReader(context.layout.log(stream))
-        self._jobs = CellJobs(context.spark, self._name)
+        self._history = History(self._log)
+        self._jobs = CellJobs(context.spark, self.name)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, stream)
         self._retries = Retries(
             stream,
             "corrections",
             context.settings,
             context.events,
-            details=lambda: {"lane": self._name},
+            details=lambda: {"lane": self.name, "views": list(views())},
             is_endless=is_endless,
         )
-        self._changed = threading.Condition()
+        self._attempts = count()
+        #: by the cut that put windows the first entry that they need; the ledger has the same
+        self._since: dict[int, int] = {}
+        #: folders whose files were published, or are not wanted
+        self._used: list[StorePath] = []
         self._stopping = threading.Event()
-        #: what the thread has answered, and nobody has taken yet
+        #: guards what follows
+        self._changed = threading.Condition()
+        #: what the thread has answered and no cut has published
         self._answered: _Answered | None = None
         self._failure: BaseException | None = None
-        self._attempts = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Answers beside what the block does; at its end what is being answered is broken off."""
         self._stopping.clear()
-        self._answered = self._failure = None
-        thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{self._name}")
+        self._failure = None
+        self._since = {
+            int(cut): int(document["since"]) for cut, document in self.documents.all(TO_CORRECT.kind).items()
+        }
+        thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{self.name}")
         thread.start()
         try:
             yield
         finally:
             self._stopping.set()
             while thread.is_alive():
-                self.published()
-                self._jobs.cancel()
+                with self._changed:
+                    self._changed.notify_all()
+                self.cancel()
                 thread.join(_LOOK_SECONDS)
+            self._drop()
+            self._clean()
 
-    def published(self) -> None:
-        """Say that windows were put, or answers published."""
-        with self._changed:
-            if self._answered is not None and self._answered.results is None:
-                self._answered = None
-            self._changed.notify_all()
+    def cancel(self) -> None:
+        """Break off the jobs that run."""
+        self._jobs.cancel()
+
+    def leave(self) -> None:
+        """Forget all windows: nobody will publish their answers."""
+        self.documents.remove(self.documents.numbers())
+        self._log.leave(self.name)
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """Numbers of the cuts whose windows are answered and not published.
+        """Numbers of the cuts whose windows are answered and not published."""
+        with self._changed:
+            answered = self._answered
+        if answered is None:
+            return ()
+        if not self._since.keys() >= set(answered.windows.cuts):
+            # a cut that was repeated has published them
+            self._drop()
+            return ()
+        return answered.windows.cuts
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether windows wait to be answered, or their answers to be published.
 
         Raises:
             StreamFailedError: they could not be answered.
@@ -162,20 +220,7 @@ class Corrections:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-            if self._answered is None:
-                return ()
-            cuts = self._answered.registered.cuts
-            if not all(self.documents[cut].exists() for cut in cuts):
-                # a cut that was repeated has published them
-                self._answered = None
-                self._changed.notify_all()
-                return ()
-            return cuts
-
-    @property
-    def are_waiting(self) -> bool:
-        """Whether windows wait to be answered, or their answers to be published."""
-        return self.documents.exists()
+        return bool(self._since)
 
     def take(self, cuts: Collection[int]) -> list[StagedResults]:
         """Give the answers to what some cuts have put; they are computed now unless they are there.
@@ -183,51 +228,79 @@ class Corrections:
         Args:
             cuts: their numbers.
         """
+        if not cuts:
+            return []
         with self._changed:
             answered = self._answered
-            if (
-                answered is not None
-                and answered.registered.cuts == tuple(cuts)
-                and answered.results is not None
-            ):
-                self._answered = _Answered(answered.registered, None)
+            if answered is not None and answered.windows.cuts == tuple(cuts) and answered.results is not None:
+                self._answered = replace(answered, results=None)
                 return answered.results
-        return self._answer(Registered.read(self.documents, cuts))
+        answered = self._answer(ToCorrect.read(self.documents, cuts))
+        self._used.append(answered.scratch)
+        return answered.results or []
 
     def changes(
-        self, cut: int, last: Entry, reports: Sequence[ShardReport], published: Collection[int]
-    ) -> tuple[dict[StoredDocument, dict[str, Any]], list[StoredDocument]]:
+        self,
+        cut: int,
+        last: Entry,
+        program: WindowProgram,
+        reports: Sequence[ShardReport],
+        published: Collection[int],
+    ) -> Changes:
         """What the commit of a cut puts and deletes of the windows to correct.
 
         Args:
             cut: number of the cut.
             last: its last entry.
+            program: the views of that.
             reports: of its shards.
             published: numbers of the cuts whose answers it publishes.
         """
-        document = self._document(last, reports)
-        if document is None and not published:
-            return {}, []
-        puts = {} if document is None else {self.documents[cut]: TO_CORRECT.stamped(document)}
-        deletes = [self.documents[number] for number in published]
-        left = self.documents.all(TO_CORRECT.kind)
-        since = [int(each["since"]) for number, each in left.items() if number not in published]
+        document = self._document(last, program, reports)
+        since = {number: first for number, first in self._since.items() if number not in published}
+        puts: dict[StoredDocument, dict[str, Any]] = {}
         if document is not None:
-            since.append(document["since"])
+            puts[self.documents[cut]] = TO_CORRECT.stamped(document)
+            since[cut] = int(document["since"])
+        deletes = [self.documents[number] for number in published]
         if since:
-            # the entries that windows are answered from stay
-            puts |= self._log.mark_document(self._name, last.number, **{SINCE: min(since)})
-        else:
-            deletes.append(self._log.log.readers[self._name])
-        return puts, deletes
+            # the entries that windows are answered from stay, and all others are left behind
+            puts |= self._log.mark_document(self.name, last.number, **{SINCE: min(since.values())})
+        elif published:
+            deletes.append(self._log.log.readers[self.name])
+        return Changes(puts, deletes, partial(self._committed, since, is_published=bool(published)))
 
-    def _document(self, last: Entry, reports: Sequence[ShardReport]) -> dict[str, Any] | None:
+    def _committed(self, since: dict[int, int], *, is_published: bool) -> None:
+        self._since = since
+        if is_published:
+            self._drop()
+            self._clean()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _drop(self) -> None:
+        """Forgets what was answered: it is published, or not wanted."""
+        with self._changed:
+            if self._answered is not None:
+                self._used.append(self._answered.scratch)
+            self._answered = None
+            self._changed.notify_all()
+
+    def _clean(self) -> None:
+        while self._used:
+            remove_folder(self._used.pop())
+
+    def _document(
+        self, last: Entry, program: WindowProgram, reports: Sequence[ShardReport]
+    ) -> dict[str, Any] | None:
         """The windows that a cut met and that some view still has; None where there are none."""
-        windows = [(report.shard, *astuple(each)) for report in reports for each in report.beyond]
-        if windows:
-            program = self._programs.of(last.plan).program
-            views = {view.name for plan in program.operators for view in plan.views}
-            windows = [window for window in windows if window[2] in views]
+        views = {(plan.id, view.name) for plan in program.operators for view in plan.views}
+        windows = [
+            (report.shard, *astuple(each))
+            for report in reports
+            for each in report.beyond
+            if (each.operator, each.view) in views
+        ]
         if not windows:
             return None
         reached = {view: each.reached for report in reports for view, each in report.standing.items()}
@@ -236,7 +309,7 @@ class Corrections:
             "entry": last.number,
             "plan": last.plan,
             "reached": {view: reached[view] for view in sorted({window[2] for window in windows})},
-            "since": first_entry(self._log, min(window[3] for window in windows), last.number),
+            "since": self._history.first(min(window[3] for window in windows), last.number),
         }
 
     def _run(self) -> None:
@@ -254,36 +327,41 @@ class Corrections:
                 if self._answered is not None or not self.documents.exists():
                     self._changed.wait(_LOOK_SECONDS)
                     continue
-            registered = Registered.read(self.documents)
-            answers = self._answer(registered)
+            windows = ToCorrect.read(self.documents)
+            if not windows.cuts:
+                continue
+            answered = self._answer(windows)
             self._retries.succeeded()
             with self._changed:
-                self._answered = _Answered(registered, answers)
+                self._answered = answered
             self._context.appended.tell()
 
-    def _answer(self, registered: Registered) -> list[StagedResults]:
-        if not registered.cuts:
-            return []
-        program = self._programs.of(registered.plan)
-        views = {view.name: view for plan in program.program.operators for view in plan.views}
+    def _answer(self, windows: ToCorrect) -> _Answered:
+        scratch, _ = self._context.layout.staging(self.name, next(self._attempts))
+        sent = self._programs.sent([windows.plan])[windows.plan]
+        program = self._programs.of(windows.plan).program
+        views = {(plan.id, view.name): view for plan in program.operators for view in plan.views}
         cells = [
-            CorrectionCell(shard, kept, registered.reached)
-            for shard, own in registered.windows.items()
-            if (kept := [window for window in own if window.view in views])
+            CorrectionCell(shard, kept, windows.reached)
+            for shard, own in windows.windows.items()
+            if (kept := [window for window in own if (window.operator, window.view) in views])
         ]
-        windows = [window for cell in cells for window in cell.windows]
-        if not windows:
-            return []
-        oldest = min(window.start for window in windows)
-        latest = max(window.start + views[window.view].windows.size for window in windows)
-        self._attempts += 1
-        scratch, _ = self._context.layout.staging(self._name, self._attempts)
+        every = [window for cell in cells for window in cell.windows]
+        if not every:
+            return _Answered(windows, scratch, [])
+        oldest = min(window.start for window in every)
+        latest = max(window.start + views[window.operator, window.view].windows.size for window in every)
+        entries = []
+        for entry in self._history.entries(oldest, latest, windows.entry):
+            if self._stopping.is_set():
+                return _Answered(windows, scratch, [])
+            entries.append(entry)
         task = CorrectionTask(
             layout=self._context.layout,
             stream=self._stream,
-            entries=list(history_entries(self._log, oldest, latest, registered.entry)),
-            program=self._programs.sent([registered.plan])[registered.plan],
-            revision=FIRST_REVISION + registered.entry,
+            entries=entries,
+            program=sent,
+            revision=FIRST_REVISION + windows.entry,
             scratch=scratch,
         )
-        return [each for own in self._jobs.run(task, cells) for each in own]
+        return _Answered(windows, scratch, [each for own in self._jobs.run(task, cells) for each in own])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -23,7 +23,6 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext
-from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.lanes.windows.corrections import Corrections
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_state import StateFile
@@ -79,21 +78,22 @@ class WindowLane(CutLane):
     Args:
         context: the run's.
         stream: the stream.
-        shared: lanes whose light jobs are run together with its own.
     """
 
     part = "windows"
 
-    def __init__(self, context: LaneContext, stream: LogKeeper, shared: SharedJobs | None = None) -> None:
+    def __init__(self, context: LaneContext, stream: LogKeeper) -> None:
         name = stream.ingest.stream
-        super().__init__(results_of(name), context, [stream], shared=shared)
+        super().__init__(results_of(name), context, [stream], shared=context.shared_jobs)
         self._ingest = stream.ingest
         self._stream = name
         self._log = self.readers[name]
         cores = context.spark.sparkContext.defaultParallelism
         self._shards = fixed_shards(context.layout, name, cores, context.settings.shards)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
-        self._corrections = Corrections(context, self.name, name, is_endless=not context.trigger.is_bounded)
+        self._corrections = Corrections(
+            context, self.name, name, lambda: self.views, is_endless=not context.trigger.is_bounded
+        )
         self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, context.layout, name))
         self._is_light = True
         self._counting = threading.Lock()
@@ -181,15 +181,19 @@ class WindowLane(CutLane):
             "run_seconds": round(ran - began, 4),
             "make_seconds": round(made - ran, 4),
         }
-        puts, deletes = self._corrections.changes(cut.number, last, reports, cut.orders[_CORRECTS])
+        program = self._programs.of(last.plan).program
+        corrections = self._corrections.changes(cut.number, last, program, reports, cut.orders[_CORRECTS])
         return CutAnswer(
             staged=ready,
             figures=figures,
             marks=self._final(last, reports) if reports else {},
-            puts={**puts, self.context.layout.window_state(self._stream): _document(cut.number, now)},
-            deletes=deletes,
+            puts={
+                **corrections.puts,
+                self.context.layout.window_state(self._stream): _document(cut.number, now),
+            },
+            deletes=corrections.deletes,
             told=told,
-            done=partial(self._published, counts, state.names - now.names),
+            done=partial(self._published, counts, state.names - now.names, corrections.committed),
         )
 
     def _reports(
@@ -242,6 +246,20 @@ class WindowLane(CutLane):
         program = stored_program(self.context.layout, self._stream, entry.plan)
         # what was aggregated has views, also where these are missing: that is told when the entry is answered
         return PARTIALS_FILES in entry.files if program is None else bool(program.operators)
+
+    @property
+    def reader_names(self) -> Sequence[str]:
+        """Likewise, and that of its corrections."""
+        return (self.name, self._corrections.name)
+
+    def leave(self) -> None:
+        """Likewise; final windows are not corrected any more."""
+        super().leave()
+        self._corrections.leave()
+
+    def _halt(self) -> None:
+        super()._halt()
+        self._corrections.cancel()
 
     def _attempt(self) -> None:
         with self._corrections.running():
@@ -297,9 +315,12 @@ class WindowLane(CutLane):
     ) -> tuple[list[Staged], dict[str, ViewCounts]]:
         """The published files, and what they say by view."""
         views = self._views
+        raw = [each for each in staged if each.raw]
+        if raw:
+            self.jobs.own()
         made = make_results(
             self.context.spark,
-            [each for each in staged if each.raw],
+            raw,
             lambda each: views(each.operator)[each.view],
             store,
         )
@@ -319,9 +340,11 @@ class WindowLane(CutLane):
         lacking = self._never_whole(last.plan, last.number // SEGMENT)
         return {FINAL: final_of([report.standing for report in reports], program, lacking), PLAN: last.plan}
 
-    def _published(self, counts: Mapping[str, ViewCounts], gone: set[str]) -> None:
+    def _published(
+        self, counts: Mapping[str, ViewCounts], gone: set[str], committed: Callable[[], None]
+    ) -> None:
         """Counts what was told, and deletes state files that are needed no more."""
-        self._corrections.published()
+        committed()
         with self._counting:
             for view, said in counts.items():
                 self._totals.update(asdict(said))

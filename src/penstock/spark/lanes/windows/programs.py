@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +19,8 @@ from penstock.sql.windows.bind import BoundWindow
 
 #: versions that workers keep beside those of the newest cut
 _KEPT = 2
+#: programs that stay decoded in a worker
+_RECEIVED = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +36,35 @@ class BoundProgram:
     views: Mapping[int, Mapping[str, BoundWindow]]
 
 
+@dataclass(frozen=True, slots=True)
+class SentProgram:
+    """A program on its way to workers.
+
+    Attributes:
+        key: tells it from all others.
+        broadcast: what Spark sends; a worker forgets it with the next job that does not need it.
+    """
+
+    key: str
+    broadcast: Broadcast[BoundProgram]
+
+    @property
+    def value(self) -> BoundProgram:
+        """The program; a worker decodes it once."""
+        found = _received.get(self.key)
+        if found is None:
+            if len(_received) >= _RECEIVED:
+                _received.pop(next(iter(_received)))
+            found = _received[self.key] = self.broadcast.value
+        return found
+
+
+#: what this worker has decoded, by key
+_received: dict[str, BoundProgram] = {}
+
+
 class WindowPrograms:
-    """Sends the window views of a stream's plan versions to workers, each once; one thread calls it.
+    """Sends the window views of a stream's plan versions to workers, each once; threads may share it.
 
     Args:
         spark: the context.
@@ -45,8 +76,9 @@ class WindowPrograms:
         self._spark = spark
         self._layout = layout
         self._stream = stream
+        self._lock = threading.Lock()
         #: by version, those used last behind
-        self._sent: dict[int, tuple[BoundProgram, Broadcast[BoundProgram]]] = {}
+        self._sent: dict[int, tuple[BoundProgram, SentProgram]] = {}
 
     def of(self, version: int) -> BoundProgram:
         """Return the views of a version.
@@ -54,25 +86,27 @@ class WindowPrograms:
         Raises:
             CheckpointError: they are missing.
         """
-        return self._entry(version)[0]
+        with self._lock:
+            return self._entry(version)[0]
 
-    def sent(self, versions: Iterable[int]) -> dict[int, Broadcast[BoundProgram]]:
+    def sent(self, versions: Iterable[int]) -> dict[int, SentProgram]:
         """Return the views of versions for tasks.
 
         Raises:
             CheckpointError: those of one are missing.
         """
-        found = {version: self._entry(version)[1] for version in versions}
-        for version in list(self._sent)[: -_KEPT or None]:
-            if version not in found:
-                self._sent.pop(version)[1].unpersist()
-        return found
+        with self._lock:
+            found = {version: self._entry(version)[1] for version in versions}
+            for version in list(self._sent)[:-_KEPT]:
+                if version not in found:
+                    self._sent.pop(version)[1].broadcast.unpersist()
+            return found
 
-    def _entry(self, version: int) -> tuple[BoundProgram, Broadcast[BoundProgram]]:
+    def _entry(self, version: int) -> tuple[BoundProgram, SentProgram]:
         entry = self._sent.pop(version, None)
         if entry is None:
             program = self._read(version)
-            entry = program, self._spark.broadcast(program)
+            entry = program, SentProgram(uuid.uuid4().hex, self._spark.broadcast(program))
         self._sent[version] = entry
         return entry
 

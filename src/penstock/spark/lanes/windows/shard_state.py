@@ -33,7 +33,7 @@ _RATIO = 2
 #: a file has about so many bytes beside scalars and pieces
 _HEAD_BYTES = 2_048
 #: heads that stay decoded in a worker
-_KEPT_HEADS = 256
+_KEPT_HEADS = 64
 
 #: operator, start of the pane
 Place = tuple[int, int]

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from pyspark import Broadcast
 
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import LogRecord, Shard, WindowProgram
 from penstock.plan.times import BEFORE_ALL
-from penstock.spark.lanes.windows.programs import BoundProgram
+from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.lanes.windows.shard_state import PaneChange, Place, StateFile, StateFiles
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -125,7 +124,7 @@ class ShardTask:
     stream: str
     cut: int
     entries: Sequence[Entry]
-    programs: Mapping[int, Broadcast[BoundProgram]]
+    programs: Mapping[int, SentProgram]
     store: BatchFiles
 
     def __call__(self, cell: ShardCell) -> ShardReport:
@@ -158,7 +157,7 @@ class ShardTask:
         state = states.write(cell.state, f"{self.cut:010d}-{cell.number:05d}", changes, shard.scalars())
         held.cut, held.state = self.cut, tuple(state)
         if len(_held) >= _KEPT_SHARDS:
-            _held.clear()
+            _held.pop(next(iter(_held)))
         _held[key] = held
         return ShardReport(
             shard=cell.number,
@@ -226,7 +225,7 @@ def _take_in(
 def _changes(shard: Shard, places: set[Place]) -> dict[Place, PaneChange]:
     """What the state files have to say of panes since the last cut; brings `places` up to it."""
     dropped = shard.take_dropped()
-    found = {place: PaneChange(0, ()) for place in places if place[0] in dropped}
+    found = {place: PaneChange(0, ()) for place in places if place[0] in dropped} if dropped else {}
     for operator, start, kept, pieces in shard.take_changes():
         found[operator, start] = PaneChange(kept, pieces)
     for place, change in found.items():
