@@ -25,6 +25,7 @@ from penstock.operators.windows.slack import (
     WindowOutcome,
 )
 from penstock.operators.windows.slack_policies import FixedSlack, ProportionalDerivativeSlack
+from penstock.operators.windows.stored import STATE_VERSION
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from window_cases import StoredPanes, store, stream_of
@@ -416,7 +417,7 @@ def test_a_dead_clock_hides_no_other_delay() -> None:
 
 
 def test_a_state_of_another_version_is_refused() -> None:
-    another = b'{"format":7,"tables":[]}\n'
+    another = b'{"format":%d,"tables":[]}\n' % (STATE_VERSION + 1)
     for stored in (pickle.dumps((4, {})), b"cpenstock.operators.shard\nNothing\n.", b"{}\n", another):
         with pytest.raises(CheckpointError, match="new checkpoint"):
             Shard.restored(stored, {}, {}.__getitem__)
