@@ -19,7 +19,7 @@ from penstock.operators.windows.shard import WindowProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cuts import Cut, Cuts
-from penstock.spark.lanes.windows.corrections import Registered
+from penstock.spark.lanes.windows.corrections import ToCorrect
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.listed_runs import ListedRun, listed_runs
 from penstock.spark.log.programs import store_program, stored_program
@@ -239,7 +239,7 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
     ),
     "TO_CORRECT": (
         lambda layout: TO_CORRECT.put(layout.corrections("s")[0], TO_BE_CORRECTED),
-        lambda layout: Registered.read(layout.corrections("s")),
+        lambda layout: ToCorrect.read(layout.corrections("s")),
         lambda layout: layout.corrections("s")[0],
     ),
     "JOINS": (
