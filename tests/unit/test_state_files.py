@@ -17,10 +17,10 @@ from penstock.errors import DamagedError
 from penstock.spark.lanes.windows import shard_state
 from penstock.spark.lanes.windows.shard_state import (
     Changes,
-    PaneChange,
     Place,
     StateFile,
     StateFiles,
+    StoredChange,
     check_state,
 )
 from penstock.spark.storage.layout import Layout
@@ -51,17 +51,17 @@ def files_of(folder: Path) -> tuple[StateFiles, Path]:
 
 def changed(model: Model, step: Step) -> Changes:
     """Brings the model to the end of a cut; what the cut has changed."""
-    found: dict[Place, PaneChange] = {}
+    found: dict[Place, StoredChange] = {}
     panes, dropped = step
     for place in [place for place in model if place[0] == dropped]:
         del model[place]
-        found[place] = PaneChange(0, ())
+        found[place] = StoredChange(0, ())
     for place, stay, added in panes:
         older = model.pop(place, [])
         kept = min(stay, len(older))
         if place[0] == dropped:
             kept = 0
-        found[place] = PaneChange(kept, added)
+        found[place] = StoredChange(kept, added)
         if kept or added:
             model[place] = [*older[:kept], *added]
     return found
@@ -142,16 +142,16 @@ def test_files_are_few_however_many_cuts(seed: int, piece: int, scalars: int, is
 
 def test_a_pane_that_is_gone_leaves_nothing_in_the_oldest_file(tmp_path: Path) -> None:
     states, _ = files_of(tmp_path)
-    files = states.write([], "0", {(0, 0): PaneChange(0, [b"a"]), (1, 0): PaneChange(0, [b"b"])}, b"")
-    files = states.write(files, "1", {(0, 0): PaneChange(0, ())}, b"")
+    files = states.write([], "0", {(0, 0): StoredChange(0, [b"a"]), (1, 0): StoredChange(0, [b"b"])}, b"")
+    files = states.write(files, "1", {(0, 0): StoredChange(0, ())}, b"")
     assert len(files) == 1
     assert states.places(files) == {(1, 0)}
 
 
 def two_files(states: StateFiles) -> list[StateFile]:
-    large = {(0, start): PaneChange(0, [bytes(range(256)) * 400]) for start in (0, 20)}
+    large = {(0, start): StoredChange(0, [bytes(range(256)) * 400]) for start in (0, 20)}
     files = states.write([], "0", large, b"older")
-    files = states.write(files, "1", {(0, 20): PaneChange(1, [b"more"])}, b"newer")
+    files = states.write(files, "1", {(0, 20): StoredChange(1, [b"more"])}, b"newer")
     assert len(files) == 2
     return files
 
@@ -215,7 +215,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Any, which: int, is_kno
         read(states, files)
     assert str(folder / files[which].name) in str(raised.value)
     with pytest.raises(DamagedError) as raised:
-        states.write(files, "2", {(0, 0): PaneChange(0, [b"all" * 400_000])}, b"")
+        states.write(files, "2", {(0, 0): StoredChange(0, [b"all" * 400_000])}, b"")
     assert str(folder / files[which].name) in str(raised.value)
 
 
@@ -243,14 +243,14 @@ def test_heads_in_memory_are_bounded(tmp_path: Path) -> None:
 def test_changes_that_follow_each_other_are_one() -> None:
     base = [b"a", b"b", b"c"]
 
-    def after(older: list[bytes], change: PaneChange) -> list[bytes]:
+    def after(older: list[bytes], change: StoredChange) -> list[bytes]:
         return [*older[: change.kept], *change.pieces]
 
-    changes: Mapping[str, PaneChange] = {
-        "fewer": PaneChange(1, [b"d"]),
-        "more": PaneChange(3, [b"e", b"f"]),
-        "gone": PaneChange(0, ()),
-        "shorter": PaneChange(2, ()),
+    changes: Mapping[str, StoredChange] = {
+        "fewer": StoredChange(1, [b"d"]),
+        "more": StoredChange(3, [b"e", b"f"]),
+        "gone": StoredChange(0, ()),
+        "shorter": StoredChange(2, ()),
     }
     for first in changes.values():
         for second in changes.values():

@@ -43,7 +43,7 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 _LOOK_SECONDS = 0.5
 
 
-class Changes(NamedTuple):
+class CommitPart(NamedTuple):
     """What a commit puts and deletes, and what is called after it."""
 
     puts: Mapping[StoredDocument, Mapping[str, Any]]
@@ -155,7 +155,7 @@ class Corrections:
             is_endless=is_endless,
         )
         self._attempts = count()
-        #: by the cut that put windows the first entry that they need; the ledger has the same
+        #: by the cut that put windows the first entry that they need; the lane's thread replaces it, after its commit
         self._since: dict[int, int] = {}
         #: folders whose files were published, or are not wanted
         self._used: list[StorePath] = []
@@ -246,7 +246,7 @@ class Corrections:
         program: WindowProgram,
         reports: Sequence[ShardReport],
         published: Collection[int],
-    ) -> Changes:
+    ) -> CommitPart:
         """What the commit of a cut puts and deletes of the windows to correct.
 
         Args:
@@ -268,7 +268,7 @@ class Corrections:
             puts |= self._log.mark_document(self.name, last.number, **{SINCE: min(since.values())})
         elif published:
             deletes.append(self._log.log.readers[self.name])
-        return Changes(puts, deletes, partial(self._committed, since, is_published=bool(published)))
+        return CommitPart(puts, deletes, partial(self._committed, since, is_published=bool(published)))
 
     def _committed(self, since: dict[int, int], *, is_published: bool) -> None:
         self._since = since
@@ -324,7 +324,7 @@ class Corrections:
     def _follow(self) -> None:
         while not self._stopping.is_set():
             with self._changed:
-                if self._answered is not None or not self.documents.exists():
+                if self._answered is not None or not self._since:
                     self._changed.wait(_LOOK_SECONDS)
                     continue
             windows = ToCorrect.read(self.documents)

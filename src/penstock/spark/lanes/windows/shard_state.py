@@ -53,7 +53,7 @@ class StateFile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PaneChange:
+class StoredChange:
     """How a pane differs from what older files have.
 
     Attributes:
@@ -64,14 +64,14 @@ class PaneChange:
     kept: int
     pieces: Sequence[bytes]
 
-    def after(self, older: PaneChange) -> PaneChange:
+    def after(self, older: StoredChange) -> StoredChange:
         """Return both changes as one."""
         if self.kept < older.kept:
             return self
-        return PaneChange(older.kept, [*older.pieces[: self.kept - older.kept], *self.pieces])
+        return StoredChange(older.kept, [*older.pieces[: self.kept - older.kept], *self.pieces])
 
 
-Changes = Mapping[Place, PaneChange]
+Changes = Mapping[Place, StoredChange]
 
 
 class StateFiles:
@@ -152,8 +152,8 @@ class StateFiles:
         self._store.put(name_below(self._root, self._folder / name), memoryview(content))
         return [*kept, StateFile(name, len(content))]
 
-    def _together(self, files: Sequence[StateFile], wanted: set[Place] | None) -> dict[Place, PaneChange]:
-        found: dict[Place, PaneChange] = {}
+    def _together(self, files: Sequence[StateFile], wanted: set[Place] | None) -> dict[Place, StoredChange]:
+        found: dict[Place, StoredChange] = {}
         for file in files:
             path = self._folder / file.name
             head = _head(path, file)
@@ -183,7 +183,7 @@ class _Head:
     scalars: bytes
     panes: Mapping[Place, _Pieces]
 
-    def change(self, place: Place, content: mmap.mmap, path: StorePath) -> PaneChange:
+    def change(self, place: Place, content: mmap.mmap, path: StorePath) -> StoredChange:
         own = self.panes[place]
         pieces, offset = [], own.offset
         for size, crc in zip(own.sizes, own.sums, strict=True):
@@ -192,7 +192,7 @@ class _Head:
                 raise DamagedError(str(path), "(state of window views) is damaged")
             pieces.append(piece)
             offset += _aligned(size)
-        return PaneChange(own.kept, pieces)
+        return StoredChange(own.kept, pieces)
 
 
 def _encoded(changes: Changes, scalars: bytes) -> bytes:

@@ -16,7 +16,7 @@ from penstock.operators.windows.answers import LateCounts, Progress, Standing
 from penstock.operators.windows.shard import LogRecord, Shard, WindowProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.windows.programs import SentProgram
-from penstock.spark.lanes.windows.shard_state import PaneChange, Place, StateFile, StateFiles
+from penstock.spark.lanes.windows.shard_state import Place, StateFile, StateFiles, StoredChange
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.stream_log import LogReader
@@ -222,12 +222,12 @@ def _take_in(
     return shard.take_beyond()
 
 
-def _changes(shard: Shard, places: set[Place]) -> dict[Place, PaneChange]:
+def _changes(shard: Shard, places: set[Place]) -> dict[Place, StoredChange]:
     """What the state files have to say of panes since the last cut; brings `places` up to it."""
     dropped = shard.take_dropped()
-    found = {place: PaneChange(0, ()) for place in places if place[0] in dropped} if dropped else {}
+    found = {place: StoredChange(0, ()) for place in places if place[0] in dropped} if dropped else {}
     for operator, start, kept, pieces in shard.take_changes():
-        found[operator, start] = PaneChange(kept, pieces)
+        found[operator, start] = StoredChange(kept, pieces)
     for place, change in found.items():
         if change.kept or change.pieces:
             places.add(place)
