@@ -113,6 +113,40 @@ def test_a_writer_of_another_host_is_fenced(layout: Layout) -> None:
     assert layout.deadlines.get() == b"of this process"
 
 
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_a_run_has_a_spark_checkpoint_that_no_other_run_writes_to(layout: Layout, is_elsewhere: bool) -> None:
+    first = layout.spark("orders")
+    wanted = {"commits/7", "offsets/7", "offsets/8", "offsets/.8.crc", "sources/0/8", "metadata"}
+    with _holder(layout) as holder:
+        for name in (*wanted, "offsets/.9.tmp"):
+            write_below(first, name)
+        if is_elsewhere:
+            with closing(sqlite3.connect(layout.ledger.path)) as database, database:
+                database.execute("UPDATE writer SET host = 'elsewhere'")
+        else:
+            holder.kill()
+            holder.wait()
+        layout.open()
+        second = layout.spark("orders")
+        assert (second == first) is not is_elsewhere
+        if is_elsewhere:
+            write_below(first, "offsets/9")
+            assert {
+                each.relative_to(second).as_posix() for each in second.rglob("*") if each.is_file()
+            } == wanted
+            assert all((second / name).read_text() == name for name in wanted)
+        holder.kill()
+    layout.ledger.writer.close()
+    layout.open()
+    assert layout.spark("orders") == second
+    assert [each.name for each in first.parent.glob("spark*")] == [second.name]
+
+
+def write_below(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(name)
+
+
 def test_a_killed_writer_s_ledger_is_taken_over(layout: Layout) -> None:
     with _holder(layout) as holder:
         holder.kill()

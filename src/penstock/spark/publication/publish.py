@@ -88,10 +88,10 @@ class Publisher:
     def begin(self, batch: int) -> BatchFiles:
         """Return what stores the files of a batch; what an attempt before has left of it is deleted."""
         files = BatchFiles.of(self._layout, self._name, self._owner, batch)
+        # fails if another run has taken over: who reads the folder without its ledger would see both runs' files of the batch
+        self._layout.ledger.writer.commit()
         files.clean()
         if self._begun == batch and self.published(batch) is None:
-            # fails if another run has taken over, whose files these may be
-            self._layout.ledger.writer.commit()
             self._leftovers.remove(batch, self._kinds)
         self._begun = batch
         return files

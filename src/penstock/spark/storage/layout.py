@@ -22,15 +22,21 @@ from penstock.errors import (
     InputError,
     StoreFailedError,
 )
-from penstock.spark.storage.documents import put_json_if_absent, read_json
+from penstock.spark.storage.documents import put_json_if_absent, read_json, replace_json
 from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
 from penstock.spark.storage.names import on_disk
+from penstock.spark.storage.spark_checkpoints import (
+    copy_checkpoints,
+    folder_name,
+    remove_other_checkpoints,
+)
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, remove_folder, store_path
 from penstock.spark.storage.stored_log import StoredLog
 from penstock.stores.files import Files
+from penstock.stores.ledger import Writer
 
 #: kinds of the files that a log names; they are the log's once they are published
 PARTIALS_FILES, VALUES_FILES, TUPLES_FILES = LOG_KINDS = ("partials", "values", "tuples")
@@ -180,7 +186,24 @@ class Layout:
 
     def spark(self, stream: str) -> StorePath:
         """Spark's own checkpoint of the stream's ingest query."""
-        return self.checkpoint / on_disk(stream) / "spark"
+        return self.checkpoint / on_disk(stream) / folder_name(self._spark_number())
+
+    @property
+    def _spark_folders(self) -> StoredDocument:
+        """Which of the folders of Spark's checkpoints are the run's, see `folder_name`."""
+        return StoredDocument(self.ledger, ("spark_checkpoints",))
+
+    def _spark_number(self) -> int:
+        document = read_json(self._spark_folders, "the folders of Spark's checkpoints")
+        return 0 if document is None else int(document["number"])
+
+    def _part_spark_from(self, other: Writer | None, epoch: int) -> None:
+        """Gives the run Spark checkpoints that a run of another host, which may still write, does not write to."""
+        number = self._spark_number()
+        remove_other_checkpoints(self.checkpoint, number)
+        if other is not None and other.is_elsewhere:
+            copy_checkpoints(self.checkpoint, number, epoch)
+            replace_json(self._spark_folders, {"number": epoch})
 
     def backfilled(self, stream: str) -> StoredDocuments:
         """Which operators that began in mid-stream are settled."""
@@ -408,6 +431,7 @@ class Layout:
             InputError: as `check`.
         """
         self.check()
+        before = self.ledger.owner()
         try:
             if not isinstance(self.output, Path):
                 _make_private(self.local.parent)
@@ -425,6 +449,7 @@ class Layout:
         try:
             put_json_if_absent(self.output / "_penstock" / "identity.json", known)
             self._check_fit()
+            self._part_spark_from(before, ledger.writer().epoch)
             for staged in (self._staged, self.local / "staging"):
                 remove_folder(staged)
         except BaseException as error:
