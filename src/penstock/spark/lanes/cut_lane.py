@@ -35,9 +35,9 @@ from penstock.spark.storage.offsets import REMEDY
 
 #: a log that another process writes is looked at so often
 _LOOK_SECONDS = 0.05
-#: a run that ends with what is available waits for so many entries of one log, at the most so long: a job's floor is paid
-#: once for them, and nobody waits for the newest answer
-_GATHERED_ENTRIES, _GATHER_SECONDS = 4, 2.0
+#: a run that ends with what is available waits for more entries so many times as long as its newest cut took, at the most so long:
+#: what a cut costs, whatever it answers, is paid once for them, and nobody waits for the newest answer
+_GATHER_SHARE, _GATHER_SECONDS = 4.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,8 @@ class CutLane(Lane):
         LANE.put(context.layout.lanes[name], {})
         self._cuts = Cuts(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut
+        #: how long the newest cut took
+        self._cut_seconds = 0.0
         #: replaced as a whole by the lane's thread
         self._told: Mapping[str, Any] = {}
 
@@ -304,10 +306,12 @@ class CutLane(Lane):
     def _is_gathered(
         self, reach: Mapping[str, Reach], until: Mapping[str, Reach], waited_seconds: float
     ) -> bool:
-        if not self.context.trigger.is_bounded or waited_seconds >= _GATHER_SECONDS:
+        if not self.context.trigger.is_bounded:
+            return True
+        if waited_seconds >= min(_GATHER_SECONDS, _GATHER_SHARE * self._cut_seconds):
             return True
         return any(
-            until[stream].entry - before.entry >= _GATHERED_ENTRIES for stream, before in reach.items()
+            until[stream].entry - before.entry >= self._entries_per_cut for stream, before in reach.items()
         )
 
     def _ahead(self, stream: str, reach: Reach) -> Reach:
@@ -337,6 +341,7 @@ class CutLane(Lane):
         )
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
+        self._cut_seconds = published - began
         self.retries.succeeded()
         self._tell(cut.number, cut.until)
         answer.done()
