@@ -12,12 +12,12 @@ import pytest
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
 from penstock.spark.lanes.windows.programs import BoundProgram
-from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes
 from penstock.spark.log.stream_log import StreamLog

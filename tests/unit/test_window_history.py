@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import LogRecord, Shard
 from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
-from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.segments import Segments

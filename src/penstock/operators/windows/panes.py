@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.operators.windows.aggregates import SELECTION, Parts
+from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.pane import Pane, PaneChange
@@ -75,7 +74,8 @@ class Panes:
 
     def __init__(self, parts: Parts, keys: Sequence[str]) -> None:
         self._parts = parts
-        self._keys = list(keys)
+        #: the grouping columns
+        self.keys = list(keys)
         #: another one whenever a pane changes
         self.version = 0
         self._panes: dict[int, Pane] = {}
@@ -117,9 +117,9 @@ class Panes:
             Starts of those panes that had rows before.
         """
         self.forget_shared()
-        split_values = {name: _split(table) for name, table in values.items()}
+        split_values = {name: split_by_pane(table) for name, table in values.items()}
         grown = []
-        for start, rows in _split(partials).items():
+        for start, rows in split_by_pane(partials).items():
             pane = self._panes.get(start)
             if pane is None:
                 pane = self._panes[start] = Pane()
@@ -129,14 +129,14 @@ class Panes:
                 name: split.get(start, values[name].slice(0, 0).drop_columns([PANE]))
                 for name, split in split_values.items()
             }
-            pane.append(Content(rows, own).arrived(arrival, self._keys), arrival)
+            pane.append(Content(rows, own).arrived(arrival, self.keys), arrival)
             self._changed.add(start)
         return grown
 
     def merge_arrivals(self, start: int, apart: Sequence[int]) -> None:
         """Merges arrivals of a pane no window of which has come to its end; see `Pane.merge_arrivals`."""
         self.forget_shared()
-        self._panes[start].merge_arrivals(self._parts, self._keys, apart)
+        self._panes[start].merge_arrivals(self._parts, self.keys, apart)
 
     def window_ends(self, windows: Windows) -> npt.NDArray[np.int64]:
         """Ends of the windows that hold a pane, ascending."""
@@ -158,10 +158,10 @@ class Panes:
         if place in self._parted:
             return self._parted[place]
         content = self._panes[start].content
-        later = content.since(arrival).select([*self._keys, ARRIVAL])
+        later = content.since(arrival).select([*self.keys, ARRIVAL])
         is_grown = later.num_rows > 0
         known = self.without_arrivals(content.until(arrival)) if is_grown else self._grouped(start)
-        parted = known, different(later, self._keys)
+        parted = known, different(later, self.keys)
         if content.nbytes <= _SHARED_BYTES:
             self._parted[place] = parted
         return parted
@@ -180,8 +180,8 @@ class Panes:
         if place not in self._halvings:
             own = [self._panes[start] for start in self.starts(first, last)]
             count = 0
-            if self._keys and sum(pane.content.partials.num_rows for pane in own) > MOST_GROUPS:
-                samples = [pane.sampled(self._keys) for pane in own]
+            if self.keys and sum(pane.content.partials.num_rows for pane in own) > MOST_GROUPS:
+                samples = [pane.sampled(self.keys) for pane in own]
                 count = max(sample.halvings for sample in samples)
                 count = halvings_of(np.concatenate([sample.hashes(count) for sample in samples]), count)
             self._halvings[place] = count
@@ -232,12 +232,12 @@ class Panes:
             Portions of some windows each, in order, the rows of a window together.
         """
         place = "groups", size, tuple(ends)
-        portions = self._portions(ends, size, [END, *self._keys])
+        portions = self._portions(ends, size, [END, *self.keys])
         return self._kept(place, map(WindowContents, portions))
 
     def _histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
         """The like by arrival, of windows with many groups those of a random sample (`sampling`)."""
-        keys = [END, *self._keys]
+        keys = [END, *self.keys]
         halvings = {end: self._halvings_of(end - size, end) for end in ends}
         portions = self._portions(ends, size, [*keys, ARRIVAL], halvings)
         histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
@@ -293,7 +293,7 @@ class Panes:
     def _sampled(self, halved: int, start: int) -> Content:
         """A pane's rows of the groups that are left after so many halvings."""
         pane = self._panes[start]
-        return Content(*pane.sampled(self._keys).rows(halved)) if halved else pane.content
+        return Content(*pane.sampled(self.keys).rows(halved)) if halved else pane.content
 
     def _grouped(self, start: int) -> Content:
         """A pane's rows without arrivals, for all windows that hold it."""
@@ -304,7 +304,7 @@ class Panes:
     def without_arrivals(self, content: Content) -> Content:
         """Rows of a pane without arrivals, for all windows that hold it."""
         if self._is_merged_first(content):
-            return content.merged(self._parts, self._keys)
+            return content.merged(self._parts, self.keys)
         return content.without_arrivals()
 
     def _is_merged_first(self, content: Content) -> bool:
@@ -327,30 +327,6 @@ class Panes:
         self._halvings.clear()
         self._coverages.clear()
 
-    def content_of(
-        self,
-        partials: pa.Table | None,
-        values: Mapping[str, pa.Table],
-        first: int,
-        last: int,
-        selection: int | None = None,
-    ) -> Content | None:
-        """The rows of a batch, those of a selection or all, whose panes start in [first, last), as if they had arrived at 0."""
-        if partials is None:
-            return None
-        inside = (pc.field(PANE) >= first) & (pc.field(PANE) < last)
-        if selection is not None:
-            inside &= pc.field(SELECTION) == selection
-        own = {
-            name: values[name].filter(inside).drop_columns([PANE])
-            for name in self._parts.values
-            if name in values
-        }
-        rows = partials.filter(inside).drop_columns([PANE])
-        if not rows.num_rows:
-            return None
-        return Content(rows, own).arrived(0, self._keys)
-
     def drop_before(self, start: int, but: range | None = None) -> None:
         """Forgets the panes that start before, but for some."""
         self.forget_shared()
@@ -363,7 +339,7 @@ class Panes:
         panes = {start: self._panes.get(start) for start in self._changed}
         self._changed.clear()
         return {
-            start: PaneChange(0, []) if pane is None else pane.change(self._parts, self._keys)
+            start: PaneChange(0, []) if pane is None else pane.change(self._parts, self.keys)
             for start, pane in panes.items()
         }
 
@@ -383,7 +359,7 @@ def different(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.group_by(list(keys), use_threads=False).aggregate([]) if keys else rows.slice(0, 1)
 
 
-def _split(table: pa.Table) -> dict[int, pa.Table]:
+def split_by_pane(table: pa.Table) -> dict[int, pa.Table]:
     """Rows by pane, without the pane's column."""
     starts = table.column(PANE).to_numpy()
     rest = table.drop_columns([PANE])

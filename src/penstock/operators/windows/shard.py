@@ -16,7 +16,8 @@ import pyarrow as pa
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.arrival_steps import ArrivalStep, by_step, without_steps
-from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.content import Content
+from penstock.operators.windows.history import Beyond, FinalWindows
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
 from penstock.operators.windows.slack_policies import policy_of
@@ -221,40 +222,13 @@ class Shard:
             for name, found in own.progress().items()
         }
 
-    def answer_from_history(
-        self,
-        operator: int,
-        view: str,
-        start: int,
-        batches: Sequence[tuple[bool, PaneBatch]],
-        revision: int,
-    ) -> Answer | None:
-        """Corrects a final window; see `WindowOperator.answer_from_history`.
-
-        Args:
-            operator, view, start: as `take_beyond` gave them.
-            batches: (whether it has just come, the operator's rows) of all batches that may hold tuples of the
-                window.
-            revision: of the correction.
-        """
-        own = self._operators[operator]
-        plan = own.views[view].plan if view in own.views else None
-        if plan is None:
-            return None
-        contents = []
-        for is_new, batch in batches:
-            end = start + plan.windows.size
-            content = own.panes.content_of(batch.partials, batch.values, start, end, plan.selection)
-            if content is not None:
-                contents.append((is_new, content))
-        known = [content for is_new, content in contents if not is_new]
-        return own.answer_from_history(
-            view,
-            start,
-            together(known) if known else None,
-            together(content for _, content in contents),
-            revision,
-        )
+    def final_windows(self, windows: Iterable[Beyond]) -> dict[int, FinalWindows]:
+        """Final windows that are to be answered again, by operator; those of views that are gone are left out."""
+        by_operator: dict[int, list[Beyond]] = {}
+        for window in windows:
+            if window.operator in self._operators:
+                by_operator.setdefault(window.operator, []).append(window)
+        return {id_: FinalWindows(self._operators[id_], own) for id_, own in by_operator.items()}
 
     def _follow(self, program: WindowProgram) -> None:
         """Creates the operators of new views and drops views that are gone."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.errors import CheckpointError
-from penstock.operators.windows.answers import Answer
-from penstock.operators.windows.operator import PaneBatch
+from penstock.operators.windows.history import Beyond, FinalWindows
 from penstock.operators.windows.shard import Shard, pane_batch
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.lanes.windows.programs import SentProgram
-from penstock.spark.lanes.windows.shard_task import Beyond
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.stream_log import SEGMENT, LogReader
@@ -63,38 +61,27 @@ class CorrectionTask:
         shard = Shard.of(program.program)
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.shard)
         stage = ResultStage(None, self.scratch, cell.shard, program.views.__getitem__)
-        batches = self._batches(reader, {window.operator for window in cell.windows})
-        for window in cell.windows:
-            answer = self._answer(shard, window, batches[window.operator])
-            if answer is not None:
+        final = shard.final_windows(cell.windows)
+        self._read(reader, final)
+        for windows in final.values():
+            for window, answer in windows.answers(self.revision):
                 reached = cell.reached.get(window.view)
                 slack = 0 if reached is None else reached - answer.end
                 stage.add(window.operator, replace(answer, slack=slack))
         return stage.close()
 
-    def _answer(
-        self, shard: Shard, window: Beyond, batches: Sequence[tuple[int, PaneBatch]]
-    ) -> Answer | None:
-        parted = [(entry >= window.entry, batch) for entry, batch in batches]
-        return shard.answer_from_history(window.operator, window.view, window.start, parted, self.revision)
-
-    def _batches(
-        self, reader: EnvelopeReader, operators: Iterable[int]
-    ) -> dict[int, list[tuple[int, PaneBatch]]]:
-        """By operator its rows of each entry."""
-        found: dict[int, list[tuple[int, PaneBatch]]] = {operator: [] for operator in operators}
+    def _read(self, reader: EnvelopeReader, final: Mapping[int, FinalWindows]) -> None:
+        """Gives each operator its rows of each entry."""
         whole: set[int] = set()
         for entry in self.entries:
             envelopes = reader.of(entry)
             # an operator takes in what makes it whole once
             twice = whole.intersection(entry.whole)
             whole.update(entry.whole)
-            for operator in found.keys() - twice:
+            for operator in final.keys() - twice:
                 own = [envelope for envelope in envelopes if envelope.operator == operator]
                 if own:
-                    batch = pane_batch(own, None, np.zeros(0, np.int64))
-                    found[operator].append((entry.number, batch))
-        return found
+                    final[operator].add(entry.number, pane_batch(own, None, np.zeros(0, np.int64)))
 
 
 class History:

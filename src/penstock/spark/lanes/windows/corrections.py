@@ -20,6 +20,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from penstock.errors import DamagedError
+from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.lane import LaneContext
@@ -29,7 +30,7 @@ from penstock.spark.lanes.windows.correction_task import (
     History,
 )
 from penstock.spark.lanes.windows.programs import WindowPrograms
-from penstock.spark.lanes.windows.shard_task import Beyond, ShardReport
+from penstock.spark.lanes.windows.shard_task import ShardReport
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.recovery.retries import Retries
@@ -41,6 +42,8 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: the thread looks for windows at least so often
 _LOOK_SECONDS = 0.5
+#: the windows of further cuts wait for the next job: a job holds the panes of its windows in memory
+_MOST_WINDOWS = 20_000
 
 
 class CommitPart(NamedTuple):
@@ -75,7 +78,7 @@ class ToCorrect:
 
         Args:
             documents: of the stream.
-            cuts: which; None: all that are there.
+            cuts: which; None: those that are there, the oldest first, until they have `_MOST_WINDOWS` windows.
 
         Raises:
             DamagedError: one is missing.
@@ -85,7 +88,11 @@ class ToCorrect:
         windows: dict[int, dict[tuple[int, str, int], int]] = {}
         entry = plan = -1
         reached: dict[str, int | None] = {}
+        taken: list[int] = []
         for number in numbers:
+            if cuts is None and sum(map(len, windows.values())) >= _MOST_WINDOWS:
+                break
+            taken.append(number)
             if number not in found:
                 raise DamagedError(str(documents[number]), f"({TO_CORRECT.kind}) is missing")
             document = TO_CORRECT.opened(found[number], documents[number])
@@ -97,7 +104,7 @@ class ToCorrect:
             shard: [Beyond(*window, first) for window, first in sorted(own.items())]
             for shard, own in windows.items()
         }
-        return cls(numbers, by_shard, entry, plan, reached)
+        return cls(tuple(taken), by_shard, entry, plan, reached)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from penstock.operators.windows.answers import LateCounts, Progress, Standing
+from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import LogRecord, Shard, WindowProgram
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.windows.programs import SentProgram
@@ -25,21 +26,6 @@ from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.layout import Layout
 
 _KEPT_SHARDS = 64
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Beyond:
-    """A final window that got tuples.
-
-    Attributes:
-        operator, view, start: which.
-        entry: the first entry of the cut with such tuples.
-    """
-
-    operator: int
-    view: str
-    start: int
-    entry: int
 
 
 @dataclass(frozen=True, slots=True)
