@@ -7,7 +7,7 @@ the end of the batch before), the ingest batch, until the cut began, the cut. Th
 are not counted. How long a window waits for late tuples, its slack, is not in it: the newest tuple is the one that closes
 the window. That is the part `order`; the part `late` has tuples that come late, and is told in `windows_late.py`. In the part `beyond` 5 % of
 10,000 tuples/s come 10 to 60 s late where a window is final after 2 s, so that they correct final windows: early answers are timed with them
-and without, and every window must be DuckDB's in the end. The exit code is 1 where what is expected does not hold.
+and without, and every window must be DuckDB's in the end. The part `policies` is told in `windows_policies.py`. The exit code is 1 where what is expected does not hold.
 
 Run: python benchmarks/windows_latency.py [--small] [part ...]
 """
@@ -36,6 +36,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 from penstock.trigger import Trigger
 from windows_late import late
+from windows_policies import policies
 
 COLUMNS = "ts TIMESTAMP, key BIGINT, value DOUBLE"
 QUERY = "SELECT key, window(ts, '1 second') AS w, sum(value) AS s, count(*) AS n FROM tuples GROUP BY key, w"
@@ -43,7 +44,7 @@ RATES = (10_000, 500_000)
 FILE_SECONDS = 0.1
 KEYS = 100
 STEPS = ("until ingest", "ingest", "until cut", "cut")
-PARTS = ("order", "late", "beyond")
+PARTS = ("order", "late", "beyond", "policies")
 BEYOND_SHARE, BEYOND_SECONDS, MOST_DELAY_SECONDS = 0.05, (10.0, 60.0), 2.0
 
 
@@ -203,6 +204,8 @@ def main(small: bool, parts: Sequence[str]) -> int:
         late(spark, small, expect)
     if "beyond" in parts:
         beyond(spark, small, expect)
+    if "policies" in parts:
+        policies(spark, small, expect)
     spark.stop()
     return expect.exit_code
 

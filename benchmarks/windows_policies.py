@@ -50,7 +50,7 @@ class Told:
     """What a policy did.
 
     Attributes:
-        satisfied: share of windows whose early answer was within the bound.
+        satisfied: share of windows whose early answer was within the bound; those without one when the stream was stopped are left out.
         slack: mean slack, seconds.
         windows: how many count.
         after: mean time from a window's end to its publication, seconds by the clock; NaN in virtual time.
@@ -113,7 +113,9 @@ def game(spark: SparkSession, seconds: float) -> dict[str, tuple[Told, Told]]:
                 f"FROM read_parquet('{output}/results/{name(policy)}/*.parquet', filename = true) WHERE revision = 0) JOIN batches USING (batch)"
             )
             found = summary(database, "total", GAME, begun, seconds)
-            real[policy] = Told(found.share, found.slack, found.rows, float(found.after_end.mean()))
+            answered = found.rows - found.missing
+            share = found.share * found.rows / answered
+            real[policy] = Told(share, found.slack, answered, float(found.after_end.mean()))
     drawn = generated(GAME.name, [GAME.disorder], int(RATE * seconds), seconds, seed=5)
     counted = (int(WARM_SECONDS * SECOND), int((seconds - TAIL_SECONDS) * SECOND))
     windows = Windows(GAME.size, GAME.slide)
