@@ -27,6 +27,7 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.control.policies.deadlines.disciplines import (
     BEST_EFFORT,
     PAPER,
@@ -237,8 +238,8 @@ def test_orders_of_older_versions_count_no_more() -> None:
 
 
 def test_rho_follows_what_was_falsely_predicted() -> None:
-    feedback = FeedbackSettings(period=10.0, step=0.1)
-    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)))
+    feedback = FeedbackSettings(period=10.0, least_instances=1, step=0.1)
+    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)), q=(1, 1))
     told = []
     for number in range(6):
         at = 5.0 * number + 1
@@ -274,9 +275,26 @@ def test_what_the_users_code_fails_is_no_overload() -> None:
     assert not shell.policy.standing("q").failing
 
 
+def test_one_miss_in_ten_inside_the_allowance_is_no_overload() -> None:
+    """One window every 3 s, the period's length: a period with 0 of 1 windows in time says nothing."""
+    shell = Shell(PREDICTIVE, DeadlineSettings(believed=UnitCosts(new=1.0)))
+    told, overloaded = [], []
+    for number in range(60):
+        at = 3.0 * number
+        told += shell.create(number, number, number + 1, at=at)
+        told += shell.tell(ProcessorsIdle(1))
+        late = number % 10 == 9 or number >= 40
+        ended = OrderAbandoned("q", 1, number, 1.0) if late else OrderEnded("q", 1, number, 1.0, 1.0, 0.0)
+        told += shell.tell(ended, at + 1)
+        overloaded.append(shell.policy.standing("q").overloaded)
+    assert not any(overloaded[:41])
+    (raised,) = [each for each in told if isinstance(each, RaiseOverload)]
+    assert raised.figures["instances"] == 5, "not before so many have an outcome"
+
+
 def test_rho_follows_what_was_shed() -> None:
-    feedback = FeedbackSettings(period=10.0, step=0.25)
-    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)))
+    feedback = FeedbackSettings(period=10.0, least_instances=1, step=0.25)
+    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)), q=(1, 1))
     told = []
     for number in range(6):
         at = 5.0 * number + 1
@@ -574,3 +592,24 @@ def test_a_period_ends_after_a_clock_was_set_back() -> None:
         told += shell.create(number, 0, 1, at=100_000.0 * (number < 3) + float(number))
         told += shell.tell(ProcessorsIdle(0), shell.now + 3.5)
     assert any(isinstance(each, RaiseOverload) for each in told)
+
+
+@pytest.mark.parametrize("name", ["paper", "planned"])
+def test_one_stalled_order_does_not_shed_every_later_window(name: str) -> None:
+    """One order takes as long as its deadline; all others would take a tenth of it. Nothing else corrects the prediction."""
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    policy.handle(DeadlineBound("q", 0, DeadlineQuery("q", 3.0, LossConstraint(1, 4), incremental=False)))
+    for number in range(60):
+        clock[0] = 4.0 * number
+        policy.handle(InstanceCreated("q", 0, number, clock[0], WindowSpan(number, number + 1)))
+        for action in policy.handle(ProcessorsIdle(1)):
+            if isinstance(action, StartOrder):
+                stalled = number == 10
+                clock[0] += 3.0 if stalled else 0.3
+                ended = OrderEnded("q", 0, number, 0.3, 0.3, 0.0, action.work, False)
+                policy.handle(OrderAbandoned("q", 0, number, 3.05) if stalled else ended)
+    standing = policy.standing("q")
+    assert standing.outcomes.released > 50
+    assert standing.outcomes.missed == 1
+    assert standing.rho <= 1

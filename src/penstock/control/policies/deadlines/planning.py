@@ -13,13 +13,17 @@ from heapq import heapreplace, nsmallest
 from itertools import groupby, takewhile
 from math import inf
 
-from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
+from penstock.control.policies.deadlines.disciplines import (
+    MISSES,
+    Backlog,
+    Choice,
+    Instance,
+    is_hopeless,
+    tried_again,
+)
 from penstock.control.policies.deadlines.prediction import expiration_factor
 from penstock.plan.deadlines import WindowSpan
 
-_MISSES = "predicted to miss its deadline"
-#: an instance that has waited for no more than so much of its deadline may still be in time, if it costs less than predicted
-_FRESH = 0.25
 #: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
 _PLANNED = 100
 
@@ -132,7 +136,7 @@ class PlannedDiscipline:
 
     def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
-        tried = self._tried(backlogs, now)
+        tried = tried_again(backlogs, now, self.trial_share)
         if tried is not None:
             return tried
         last = nsmallest(_PLANNED, (each for backlog in backlogs for each in backlog.instances), _urgency)[-1]
@@ -162,21 +166,6 @@ class PlannedDiscipline:
         return self._nothing_fits(
             [each for each in backlogs if each.instances and each.busy_until is None], now
         )
-
-    def _tried(self, backlogs: Sequence[Backlog], now: float) -> Choice | None:
-        """Begins the newest instance of a query of which all were given up for long, should it cost less than it did."""
-        hopeless = [
-            each for each in backlogs if each.instances and each.busy_until is None and _hopeless(each)
-        ]
-        for each in hopeless:
-            newest = each.instances[-1]
-            most = newest.deadline - newest.created
-            is_due = now - each.measured_at >= most * len(hopeless) / self.trial_share
-            if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
-                passed_over = (each, len(each.instances) - 1, _MISSES)
-                shed = [passed_over] if len(each.instances) > 1 else []
-                return Choice(each, shed, "tried again: not measured for a long time")
-        return None
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
@@ -225,11 +214,11 @@ class PlannedDiscipline:
         behind = [
             (-inf if each.catching_up else each.measured_at, number)
             for number, each in enumerate(backlogs)
-            if _hopeless(each)
+            if is_hopeless(each)
         ]
         since, number = min(behind, default=(inf, 0))
         if now - since < self.probe_seconds:
-            shed = [(each, len(each.instances), _MISSES) for each in backlogs]
+            shed = [(each, len(each.instances), MISSES) for each in backlogs]
             return Choice(None, shed, "")
         hopeless = [len(each.instances) - (other == number) for other, each in enumerate(backlogs)]
         return _only(backlogs, number, hopeless, "no prediction fits: measured again", firm=False)
@@ -243,11 +232,5 @@ def _only(
     backlogs: Sequence[Backlog], number: int, hopeless: Sequence[int], reason: str, firm: bool
 ) -> Choice:
     """Runs an instance of a backlog; of each backlog, so many of the oldest instances are shed."""
-    shed = [(each, count, _MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
+    shed = [(each, count, MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
     return Choice(backlogs[number], shed, reason, firm)
-
-
-def _hopeless(backlog: Backlog) -> bool:
-    """Whether the newest instance takes longer than its whole deadline."""
-    newest = backlog.instances[-1]
-    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.created

@@ -133,6 +133,15 @@ class _Query:
             reason = f"more than {declared.k} of {declared.m} consecutive windows were lost"
             yield ReportViolation(self.bound.stream, self.bound.version, reason, self.figures())
 
+    def expect_less(self) -> Iterator[AdjustPrediction]:
+        """An instance that was predicted to miss was in time: rho, which only acts where the DSR falls, no longer keeps others back."""
+        before = self.predictor.rho
+        if before > 1:
+            self.predictor.rho = 1.0
+            reason = "a window that was predicted to miss its deadline met it: costs were over-estimated"
+            figures = {"rho_before": before, "rho": 1.0}
+            yield AdjustPrediction(self.bound.stream, self.bound.version, reason, figures)
+
     def figures(self) -> dict[str, float | int | str]:
         return {
             "k'": self.constraint.k,
@@ -235,7 +244,7 @@ class DeadlinePolicy:
             event,
             CostPredictor(query, settings.prediction, settings.believed),
             LossHistory(query.constraint),
-            Feedback(settings.feedback),
+            Feedback(settings.feedback, query.constraint),
             CurrentConstraint.of(query.constraint),
         )
         made.distance = made.history.distance()
@@ -268,6 +277,8 @@ class DeadlinePolicy:
                 query.catching_up = event.seconds < _CATCHES_UP * query.late_seconds
                 query.late_seconds = event.seconds
             satisfied = now <= order.instance.deadline
+            if satisfied and order.started + order.predicted > order.instance.deadline:
+                yield from query.expect_less()
         if satisfied:
             query.outcomes.released += 1
             counts.satisfied += 1
@@ -370,7 +381,7 @@ class DeadlinePolicy:
         self._period_end += ((now - self._period_end) // period + 1) * period
         for query in self._queries.values():
             ended = query.feedback.end_period()
-            if not ended.instances:
+            if ended is None or not ended.instances:
                 continue
             stream, version, figures = query.bound.stream, query.bound.version, ended.figures()
             rho, before = query.feedback.corrected(query.predictor.rho, ended), query.predictor.rho
@@ -380,5 +391,5 @@ class DeadlinePolicy:
                 reason = f"the deadline satisfaction ratio fell: costs were {kind}-estimated"
                 yield AdjustPrediction(stream, version, reason, {**figures, "rho_before": before, "rho": rho})
             if query.feedback.overload_begins(ended):
-                reason = f"{ended.satisfied} of {ended.instances} windows of the last {period:g} s met their deadline"
+                reason = f"{ended.satisfied} of {ended.instances} windows met their deadline"
                 yield RaiseOverload(stream, version, reason, figures)
