@@ -53,7 +53,7 @@ SIDES = {"ours": OURS, "best effort": BEST_EFFORT, "Spark": None}
 BUSY, ROOMY = "ours, busy", "ours, a slot more"
 #: ours may have so much less in time than best effort, and has so much more from load 1.5 on
 TOLERANCE, BETTER, OVERLOAD = 0.05, 0.1, 1.5
-#: nine of ten windows are created no later after their file; and nine of ten in time beside a busy ingest
+#: nine of ten windows are noticed no later after their file; and nine of ten in time beside a busy ingest
 LAG_SECONDS, BUSY_SHARE = 2.0, 0.5
 #: the busy stream has no less of its rate at load 2 than at load 0.5
 BALLAST_SHARE = 0.33
@@ -143,8 +143,8 @@ def figures(load: float, side: str, bound: float, found: Answered) -> Figures:
     )
     lane = [outcomes.get((view.name, end)) for view in VIEWS for end in ends] if outcomes else []
     known = [each for each in lane if each is not None]
-    in_time = [each.is_released and each.seen <= each.created + _deadline(each) for each in known]
-    lag = [each.created - found.fed.created(each.end) for each in known]
+    in_time = [each.is_released and each.seen <= each.arrived + _deadline(each) for each in known]
+    lag = [each.noticed - found.fed.created(each.end) for each in known]
     errors = [
         abs(each.predicted / (each.seconds + found.publishing[each.publication]) - 1)
         for each in known
@@ -194,7 +194,7 @@ def judged(found: Sequence[Figures]) -> list[tuple[bool, str]]:
             told.append(
                 (
                     lag <= LAG_SECONDS,
-                    f"{_named(each)}: nine of ten windows are created {lag:.2f} s after their file, allowed {LAG_SECONDS}",
+                    f"{_named(each)}: nine of ten windows are noticed {lag:.2f} s after their file, allowed {LAG_SECONDS}",
                 )
             )
     busy = [each for each in found if each.side == BUSY]

@@ -90,7 +90,7 @@ class Waits:
 
 
 def candidate(factor: float, k: int, m: int, arrival: int, deadline: float = 9.0) -> Candidate:
-    instance = Instance(0, 0.0, deadline, WindowSpan(0, 1), arrival)
+    instance = Instance(0, 0.0, deadline, WindowSpan(0, 1), arrival, 0.0)
     return Candidate(instance, Waits(CurrentConstraint(k, m)), factor)  # type: ignore[arg-type]
 
 
@@ -613,3 +613,24 @@ def test_one_stalled_order_does_not_shed_every_later_window(name: str) -> None:
     assert standing.outcomes.released > 50
     assert standing.outcomes.missed == 1
     assert standing.rho <= 1
+
+
+@pytest.mark.parametrize("name", ["paper", "planned"])
+def test_what_passes_until_a_window_is_noticed_is_measured_and_predicted(name: str) -> None:
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    policy.handle(DeadlineBound("q", 0, DeadlineQuery("q", 1.0, incremental=False)))
+    costs = []
+    for number in range(20):
+        clock[0] = number + 0.4
+        span = WindowSpan(number, number + 1)
+        policy.handle(InstanceCreated("q", 0, number, float(number), span, clock[0]))
+        for action in policy.handle(ProcessorsIdle(1)):
+            if isinstance(action, StartOrder):
+                costs.append(action.figures["left_seconds"])
+                clock[0] += 0.5
+                policy.handle(OrderEnded("q", 0, number, 0.5, 0.5, 0.0, action.work, False))
+    standing = policy.standing("q")
+    assert standing.notice_seconds == pytest.approx(0.4)
+    assert set(costs) == {0.6}
+    assert standing.outcomes.released == 20

@@ -180,6 +180,7 @@ class InstanceCreated:
         number: of the instance, ascending in a view.
         created: t_create, seconds by the controller's clock.
         span: its tuples.
+        noticed: when that was known, by the same clock; None: at once.
     """
 
     stream: str
@@ -187,6 +188,7 @@ class InstanceCreated:
     number: int
     created: float
     span: WindowSpan
+    noticed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

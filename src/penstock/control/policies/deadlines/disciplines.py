@@ -30,6 +30,7 @@ class Instance:
         deadline: t_create + D.
         span: its tuples.
         arrival: ascending over all queries, in the order they were told of.
+        noticed: when it was known, or will be, by the clock: nobody can begin it before.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Instance:
     deadline: float
     span: WindowSpan
     arrival: int
+    noticed: float
 
 
 class Backlog(Protocol):
@@ -143,9 +145,9 @@ class Candidate:
 
 
 def is_hopeless(backlog: Backlog) -> bool:
-    """Whether the newest instance is predicted to take longer than its whole deadline."""
+    """Whether the newest instance is predicted to take longer than there was time when it was noticed."""
     newest = backlog.instances[-1]
-    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.created
+    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.noticed
 
 
 def tried_again(backlogs: Sequence[Backlog], now: float, share: float) -> Choice | None:
@@ -162,9 +164,9 @@ def tried_again(backlogs: Sequence[Backlog], now: float, share: float) -> Choice
     hopeless = [each for each in backlogs if each.instances and each.busy_until is None and is_hopeless(each)]
     for each in hopeless if share else ():
         newest = each.instances[-1]
-        most = newest.deadline - newest.created
+        most = newest.deadline - newest.noticed
         is_due = now - each.measured_at >= most * len(hopeless) / share
-        if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
+        if each.measured_at > -inf and is_due and now - newest.noticed <= _FRESH * most:
             passed_over = (each, len(each.instances) - 1, MISSES)
             shed = [passed_over] if len(each.instances) > 1 else []
             return Choice(each, shed, "tried again: not measured for a long time")

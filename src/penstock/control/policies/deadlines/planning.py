@@ -183,10 +183,10 @@ class PlannedDiscipline:
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
             seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
-            created, deadline = link.instance.created, link.instance.deadline
+            noticed, deadline = link.instance.noticed, link.instance.deadline
             begin = max(processors[0], ready[link.chain])
             end = begin + seconds
-            latest = max((created + deadline) / 2, created + longest)
+            latest = max((noticed + deadline) / 2, noticed + longest)
             if end > deadline or begin > latest:
                 return place
             heapreplace(processors, end)

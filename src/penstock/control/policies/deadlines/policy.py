@@ -206,6 +206,7 @@ class DeadlinePolicy:
             query.predictor.costs,
             query.feedback.overloaded,
             query.feedback.failing,
+            query.forecast.lag,
         )
 
     def memory(self, stream: str) -> QueryMemory:
@@ -255,7 +256,8 @@ class DeadlinePolicy:
     ) -> Iterator[Action]:
         if isinstance(event, InstanceCreated):
             deadline = event.created + query.bound.query.deadline
-            instance = Instance(event.number, event.created, deadline, event.span, self._arrived)
+            noticed = event.created if event.noticed is None else event.noticed
+            instance = Instance(event.number, event.created, deadline, event.span, self._arrived, noticed)
             query.created(instance)
             self._arrived += 1
             query.outcomes.created += 1

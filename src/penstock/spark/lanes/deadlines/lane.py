@@ -51,6 +51,7 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.bound_views import stored_views
+from penstock.spark.sessions.slots import order_slots, task_slots
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import LANE
@@ -90,7 +91,7 @@ class DeadlineLane(Lane):
         self._publication = OutcomePublication(self.name, context, self.registered, self._logs, self._orders)
         self.publisher = self._publication.publisher
         self._names = {each.definition.name: each.number for each in self.registered}
-        self._cores = context.spark.sparkContext.defaultParallelism
+        self._slots = order_slots(context.spark)
         #: what may be cancelled, replaced as a whole
         self._jobs: tuple[RunningOrders, ...] = ()
         #: when what the policy is told has happened, seconds since the epoch
@@ -126,7 +127,10 @@ class DeadlineLane(Lane):
 
     def explain(self) -> list[str]:
         """What each view computes, by when, and what it may lose."""
-        policy = f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}"
+        policy = (
+            f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}; "
+            f"orders take at most {self._slots} of {task_slots(self.context.spark)} task slots"
+        )
         views = (explain_deadline(each.definition.name, each.stream, each.view) for each in self.registered)
         return [policy, *(f"    {each}" for each in views)]
 
@@ -139,7 +143,7 @@ class DeadlineLane(Lane):
         resumed = self._begin()
         running, beside = (
             RunningOrders(self.context.spark, self.name, most, self.context.appended.tell)
-            for most in (self._cores, max(1, self._cores - 1))
+            for most in (self._slots, max(1, self._slots - 1))
         )
         self._jobs = running, beside
         self._late = self._owing(beside, resumed)
@@ -163,7 +167,7 @@ class DeadlineLane(Lane):
                     self._late.begin(running.idle, self._reach, self._publication.number)
                     if (
                         is_over
-                        and running.idle == self._cores
+                        and running.idle == self._slots
                         and not is_open
                         and not (self._is_to_end and self._late.count)
                     ):
@@ -230,7 +234,11 @@ class DeadlineLane(Lane):
                     if view.registered.stream != stream:
                         continue
                     for instance, span in view.take_in(entry):
-                        self._handle(InstanceCreated(view.name, 0, instance.end, instance.created, span))
+                        self._handle(
+                            InstanceCreated(
+                                view.name, 0, instance.end, instance.arrived, span, instance.noticed
+                            )
+                        )
                 self._reach[stream] = Reach.at(entry)
                 self._unmarked += 1
             is_behind |= until > before

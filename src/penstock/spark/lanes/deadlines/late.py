@@ -102,7 +102,7 @@ class LateOrders:
             view = self._views[instance.view]
             if each.outcome not in OWING or not view.registered.view.late:
                 continue
-            lost = OwedWindow(instance.start, instance.end, instance.created)
+            lost = OwedWindow(instance.start, instance.end, instance.arrived)
             reason = (
                 f"more than {self._most} windows of the view waited for a late answer (setting late_windows)"
             )
@@ -132,6 +132,7 @@ class LateOrders:
                 window.start,
                 window.end,
                 entry,
+                window.created,
                 window.created,
                 window.created + view.query.deadline,
                 view.passed(window.end, entry),
