@@ -266,9 +266,10 @@ def test_a_publication_that_takes_longer_than_it_was_taken_to_is_told(
     _put(tmp_path, 0)
     monkeypatch.setattr(Publisher, "publish", slow)
     run = _answered(engine, tmp_path / "out")
-    (late,) = run.events("released_late")
-    assert (late["view"], late["windows"]) == ("v", _counts(run, "v")["released"])
-    assert late["seconds"] > 1
+    late = run.events("released_late")
+    assert {each["view"] for each in late} == {"v"}
+    assert sum(each["windows"] for each in late) == _counts(run, "v")["released"]
+    assert all(each["seconds"] > 1 for each in late)
 
 
 def test_a_deadline_that_no_order_meets_is_warned_of_and_explained(

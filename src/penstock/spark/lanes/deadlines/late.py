@@ -71,6 +71,11 @@ class LateOrders:
         self._begins = 0.0
 
     @property
+    def next_end(self) -> float | None:
+        """When the first order is to be cancelled, seconds since the epoch; None where none runs."""
+        return self._running.next_end
+
+    @property
     def count(self) -> int:
         """How many windows are owed."""
         return len(self._debts)

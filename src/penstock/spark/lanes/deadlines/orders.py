@@ -26,6 +26,7 @@ from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate
+from penstock.spark.lanes.cells import give_way
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
@@ -120,6 +121,7 @@ class OrderTask:
         Raises:
             CheckpointError: tuples are gone, or a file is damaged.
         """
+        give_way()
         began = time.perf_counter()
         folder = self.staging / uuid.uuid4().hex
 
