@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.operators.ingest import arrivals
@@ -24,6 +25,7 @@ from penstock.operators.ingest.arrivals import (
 from penstock.spark.ingest import arrived
 from penstock.spark.ingest.arrived import ArrivalClock
 from penstock.spark.log.entries import Entry
+from penstock.spark.tasks.json_stage import TIMESTAMP, _take_in
 
 
 def test_arrivals_are_what_had_come_by_each_moment() -> None:
@@ -91,3 +93,15 @@ def test_tuples_of_unknown_files_arrive_with_the_earliest_file(monkeypatch: pyte
     found = _of(monkeypatch, {}, 7)
     assert (found.moments, found.by) == ((Arrival(2_000_000, 7),), PLANNED)
     assert _of(monkeypatch, {}, None).moments == ()
+
+
+def test_records_of_kafka_arrive_by_their_own_time() -> None:
+    seen = []
+    values = pa.array([b"1", b"2"], pa.binary())
+    stamps = pa.array([20, 10], pa.timestamp("us", "UTC"))
+    places = {"partition": pa.array([0, 0], pa.int32()), "offset": pa.array([0, 1], pa.int64())}
+    batch = pa.record_batch({"value": values, **places, TIMESTAMP: stamps})
+    decoded = SimpleNamespace(decode=lambda _: (batch.slice(1), None, np.array([False, True])))
+    task = SimpleNamespace(refused=[], process=lambda *_, **named: seen.append(named["arrived"].tolist()))
+    _take_in(task, batch, decoded, None)  # type: ignore[arg-type]
+    assert seen == [[10]], "those that the worker decodes"

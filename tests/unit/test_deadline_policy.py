@@ -634,3 +634,27 @@ def test_what_passes_until_a_window_is_noticed_is_measured_and_predicted(name: s
     assert standing.notice_seconds == pytest.approx(0.4)
     assert set(costs) == {0.6}
     assert standing.outcomes.released == 20
+
+
+def _views(number: int, seconds: float, together: float, deadline: float = 3.0) -> list[list[StartOrder]]:
+    """The lots that are begun on two idle processors for so many views, each with a window of so many seconds."""
+    policy = DeadlinePolicy(
+        PlannedDiscipline(), DeadlineSettings(believed=UnitCosts(maintenance=seconds)), lambda: 0.0
+    )
+    for view in range(number):
+        policy.handle(DeadlineBound(f"v{view}", 0, DeadlineQuery(f"v{view}", deadline)))
+        policy.handle(InstanceCreated(f"v{view}", 0, 0, 0.0, WindowSpan(0, 1)))
+    lots: dict[int, list[StartOrder]] = {}
+    for action in policy.handle(ProcessorsIdle(2, together)):
+        assert isinstance(action, StartOrder)
+        lots.setdefault(action.lot, []).append(action)
+    assert len(policy._busy(0.0, ())) == len(lots), "a lot is one processor"
+    return list(lots.values())
+
+
+def test_small_orders_that_are_due_together_share_a_lot() -> None:
+    assert [len(each) for each in _views(30, 0.01, 0.25)] == [15, 15]
+    assert [len(each) for each in _views(30, 0.01, 0.0)] == [1, 1]
+    assert [len(each) for each in _views(30, 0.2, 0.25)] == [1, 1], "a second one would take longer"
+    assert [len(each) for each in _views(30, 0.01, 0.25, deadline=0.4)] == [10, 10], "a quarter of the time"
+    assert [len(each) for each in _views(30, 0.0, 0.25)] == [1, 1], "what is not known is tried by itself"

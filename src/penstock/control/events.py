@@ -256,9 +256,11 @@ class ProcessorsIdle:
 
     Attributes:
         processors: how many orders can be started at once.
+        together_seconds: on each, orders may run behind each other as long as they are predicted to take no longer than that together; 0: one.
     """
 
     processors: int
+    together_seconds: float = 0.0
 
 
 Event = (

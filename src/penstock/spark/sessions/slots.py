@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: a container's share of processor time: microseconds it may use of a period, and that period
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")

@@ -17,12 +17,6 @@ from penstock.spark.storage.events import EventLog
 
 #: a clock that goes back by more than this was set
 _SET_BACK_SECONDS = 1.0
-#: what the policy says of its own accord, as events call it
-_NEWS = {
-    ReportViolation: "losses_exceeded",
-    AdjustPrediction: "prediction_adjusted",
-    RaiseOverload: "overloaded",
-}
 
 
 class Decisions:
@@ -59,7 +53,11 @@ class Decisions:
                 found.append(each)
             else:
                 self._events.record(
-                    _NEWS[type(each)],
+                    {
+                        ReportViolation: "losses_exceeded",
+                        AdjustPrediction: "prediction_adjusted",
+                        RaiseOverload: "overloaded",
+                    }[type(each)],
                     lane=self._lane,
                     view=each.stream,
                     reason=each.reason,

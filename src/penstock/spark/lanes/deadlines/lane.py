@@ -134,7 +134,7 @@ class DeadlineLane(Lane):
         )
         held.callback(publications.close)
         running, beside = (
-            RunningOrders(context.spark, self.name, most, context.appended.tell)
+            RunningOrders(context.spark, self.name, most, orders.work, context.appended.tell)
             for most in (self._slots, max(1, self._slots - 1))
         )
         self._jobs = running, beside

@@ -87,7 +87,7 @@ class OrderReport:
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """An order: `CellJobs.run(OrderTask.run, [task])`.
+    """An order: `CellJobs.run(run_tasks, [[task]])`, or several behind each other.
 
     Attributes:
         number: names the files of the view, as the operator of a window view does.
@@ -184,6 +184,15 @@ class OrderTask:
             found.rows,
             found.rows.slice(0, 0),
         )
+
+
+def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
+    """Works orders out one after the other, each within its own time.
+
+    Raises:
+        CheckpointError: as of `OrderTask.run`.
+    """
+    return [task.run() for task in tasks]
 
 
 class _TooLargeError(Exception):

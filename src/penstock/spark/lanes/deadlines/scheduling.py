@@ -25,7 +25,7 @@ from penstock.spark.lanes.deadlines.orders import FAILED as USER_FAILED
 from penstock.spark.lanes.deadlines.orders import OVER
 from penstock.spark.lanes.deadlines.publications import Publications
 from penstock.spark.lanes.deadlines.publishing import Judged, Settled
-from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrders
+from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrder, RunningOrders
 from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.causes import Cause
@@ -38,6 +38,8 @@ _LOOK_SECONDS = 0.1
 _MOST_ENTRIES = 64
 #: an order whose result will be late, but is carried on from, is abandoned after so many deadlines
 _LATE_DEADLINES = 10
+#: orders of a lot are predicted to take no longer together: a job takes a third of it whatever it does
+_TOGETHER_SECONDS = 0.25
 
 
 class Schedule:
@@ -149,7 +151,8 @@ class Schedule:
         """Begins orders, and gives instances up."""
         self._decisions.pass_time()
         outcomes: list[Outcome] = []
-        for action in self._decisions.handle(ProcessorsIdle(self._running.idle)):
+        lots: dict[int, list[RunningOrder]] = {}
+        for action in self._decisions.handle(ProcessorsIdle(self._running.idle, _TOGETHER_SECONDS)):
             view = self._views[self._numbers[action.stream]]
             instance = view.open[action.number]
             if isinstance(action, GiveUpInstance):
@@ -159,10 +162,12 @@ class Schedule:
                 continue
             late = self._decisions.now + _LATE_DEADLINES * view.query.deadline
             until = instance.deadline if action.firm else late
+            task = self._orders.task(view, instance, action, until)
+            order = RunningOrder(instance, action.figures, time.time(), until, task)
+            lots.setdefault(action.lot, []).append(order)
+        for orders in lots.values():
             failpoint("order_started", self._publications.number)
-            self._running.start(
-                instance, action.figures, until, self._orders.work(view, instance, action, until)
-            )
+            self._running.start(orders)
         return outcomes
 
     def _judged(self, ended: Sequence[EndedOrder]) -> Judged:
@@ -172,17 +177,16 @@ class Schedule:
             view, instance = self._views[each.order.instance.view], each.order.instance
             # visible is what has been published
             self._decisions.pass_time(self._publications.seconds)
-            seconds = each.ended - each.order.began
             if each.worked is not None:
                 judged.staging.append(each.worked.staging)
-            told, reason = self._came_to(view, each, seconds)
+            told, reason = self._came_to(view, each)
             if told == RELEASED and each.worked is not None:
                 judged.released += [(instance.view, file) for file in each.worked.files]
             del view.open[instance.end]
-            judged.outcomes.append(Outcome(instance, told, each.order.decided, seconds, reason))
+            judged.outcomes.append(Outcome(instance, told, each.order.decided, each.seconds, reason))
         return judged
 
-    def _came_to(self, view: FollowedView, ended: EndedOrder, seconds: float) -> tuple[str, str | None]:
+    def _came_to(self, view: FollowedView, ended: EndedOrder) -> tuple[str, str | None]:
         """What became of the instance of an order, and why it is not released; the policy is told."""
         instance, worked, decisions = ended.order.instance, ended.worked, self._decisions
         error = None if ended.error is None else self._cause(ended.error).told
@@ -194,7 +198,7 @@ class Schedule:
             return FAILED, error
         self._failures.worked(view.name)
         if worked is None or worked.report.outcome == OVER:
-            decisions.handle(OrderAbandoned(view.name, 0, instance.end, seconds))
+            decisions.handle(OrderAbandoned(view.name, 0, instance.end, ended.seconds))
             return MISSED, "its deadline passed while Penstock computed it"
         report = worked.report
         is_carried = self._orders.carry(view, instance, report)
@@ -204,7 +208,7 @@ class Schedule:
                 "states_not_carried", lane=self._lane, view=view.name, reason=report.uncarried
             )
         # with what it waited for the lane, and what its publication will take
-        whole = max(seconds, decisions.now - ended.order.began)
+        whole = ended.seconds + max(0.0, decisions.now - ended.ended) / ended.together
         parts = report.adding_seconds, report.removing_seconds
         decisions.handle(OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried))
         if decisions.now > instance.deadline:
