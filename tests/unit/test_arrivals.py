@@ -69,8 +69,10 @@ def _of(monkeypatch: pytest.MonkeyPatch, found: dict[int, int], newest: int | No
     monkeypatch.setattr(arrived, "_now", lambda: 1_000_000)
     monkeypatch.setattr(arrived, "planned_at", lambda *_: 2_000)
     monkeypatch.setattr(arrived, "times_of_batch", lambda *_: batch.get("files"))
-    bound = SimpleNamespace(checkpoint="c", number=0, arrived_by=batch.get("by", PLANNED))
-    return ArrivalClock().of(bound, found, newest)  # type: ignore[arg-type]
+    program = SimpleNamespace(tuples=batch.get("tuples", "asked for"))
+    bound = SimpleNamespace(checkpoint="c", number=0, program=program, arrived_by=batch.get("by", PLANNED))
+    counts = SimpleNamespace(arrivals=found, newest_event_time=newest)
+    return ArrivalClock().of(bound, counts)  # type: ignore[arg-type]
 
 
 def test_what_was_there_before_the_run_arrives_as_its_batch_is_planned(
@@ -93,6 +95,7 @@ def test_tuples_of_unknown_files_arrive_with_the_earliest_file(monkeypatch: pyte
     found = _of(monkeypatch, {}, 7)
     assert (found.moments, found.by) == ((Arrival(2_000_000, 7),), PLANNED)
     assert _of(monkeypatch, {}, None).moments == ()
+    assert _of(monkeypatch, {}, 7, tuples=None).moments == (), "nobody reads them"
 
 
 def test_records_of_kafka_arrive_by_their_own_time() -> None:

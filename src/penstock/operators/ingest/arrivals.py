@@ -63,8 +63,10 @@ def arrivals_in(times: Ints, arrived: Ints | int) -> dict[int, int]:
         return {}
     if isinstance(arrived, int):
         return {arrived: int(times.max())}
-    order = np.argsort(arrived, kind="stable")
-    moments, newest = arrived[order], np.maximum.accumulate(times[order])
+    if not np.all(arrived[1:] >= arrived[:-1]):
+        order = np.argsort(arrived, kind="stable")
+        times, arrived = times[order], arrived[order]
+    moments, newest = arrived, np.maximum.accumulate(times)
     rises = np.flatnonzero(np.diff(newest, prepend=newest[0] - 1) > 0)
     return _thinned(dict(zip(moments[rises].tolist(), newest[rises].tolist(), strict=True)))
 

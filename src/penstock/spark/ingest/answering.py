@@ -148,7 +148,7 @@ class BatchAnswerer:
         plan = self._plans.compiled(bound.program.version)
         figures = figures_of(batch, plan, offsets, ran.reports, ran.counts, self._plans.demanding)
         self._keep_pace(ran.bound, figures)
-        arrived = self._arrivals.of(ran.bound, ran.counts.arrivals, ran.counts.newest_event_time)
+        arrived = self._arrivals.of(ran.bound, ran.counts)
         with self._entry(figures, ran.reports, arrived) as entry:
             files = self._publisher.publish(
                 batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry)

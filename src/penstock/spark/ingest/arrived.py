@@ -8,11 +8,11 @@ from penstock.operators.ingest.arrivals import (
     FILE,
     PLANNED,
     Arrival,
-    Arrivals,
     Arrived,
     arrivals_told,
     merged_arrivals,
 )
+from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.offsets import planned_at, times_of_batch
 
@@ -26,15 +26,15 @@ class ArrivalClock:
     def __init__(self) -> None:
         self._began = _now()
 
-    def of(self, bound: BoundBatch, found: Arrivals, newest: int | None) -> Arrived:
-        """The arrivals of a batch that its tasks have answered.
+    def of(self, bound: BoundBatch, counts: StageCounts) -> Arrived:
+        """The arrivals of a batch that its tasks have answered; none where no lane reads its tuples.
 
         Args:
             bound: the batch.
-            found: what tasks know of them.
-            newest: largest event time of its tuples, microseconds, None where there is none.
+            counts: of its tasks.
         """
-        if newest is None or bound.checkpoint is None:
+        found, newest = counts.arrivals, counts.newest_event_time
+        if newest is None or bound.checkpoint is None or bound.program.tuples is None:
             return Arrived()
         planned = planned_at(bound.checkpoint, bound.number) * 1_000
         known = {moment: event for moment, event in found.items() if self._began <= moment <= planned}

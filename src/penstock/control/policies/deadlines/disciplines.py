@@ -262,9 +262,7 @@ PREDICTIVE = RankedDiscipline("first in, first out, with prediction", first_come
 EDF = RankedDiscipline("EDF", earliest_deadline, predicts=False)
 DBP = RankedDiscipline("DBP", least_distance, predicts=False)
 DWCS = RankedDiscipline("DWCS", window_constrained, predicts=False)
-PAPER = RankedDiscipline(
-    "the paper's (k, m) rule", paper_rank, predicts=True, trial_share=0.05, idle_share=0.5
-)
+PAPER = RankedDiscipline("the paper's (k, m) rule", paper_rank, predicts=True)
 PAPER_TIGHTER = RankedDiscipline(
     "the paper's (k, m) rule with the smaller k'", paper_rank_tighter, predicts=True
 )
