@@ -658,3 +658,31 @@ def test_small_orders_that_are_due_together_share_a_lot() -> None:
     assert [len(each) for each in _views(30, 0.2, 0.25)] == [1, 1], "a second one would take longer"
     assert [len(each) for each in _views(30, 0.01, 0.25, deadline=0.4)] == [10, 10], "a quarter of the time"
     assert [len(each) for each in _views(30, 0.0, 0.25)] == [1, 1], "what is not known is tried by itself"
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.1, 40), (1.0, 0)])
+def test_a_query_that_cannot_be_in_time_takes_little_from_the_others(share: float, least: int) -> None:
+    """It is noticed when the processor is idle, shortly before the other one, which then would be late."""
+    clock = [0.0]
+    discipline = PlannedDiscipline(trial_share=1e-9, probe_share=share)
+    policy = DeadlinePolicy(discipline, DeadlineSettings(), lambda: clock[0])
+    for name, deadline in (("never", 1.0), ("in_time", 1.2)):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, deadline, incremental=False)))
+    running: tuple[StartOrder, float] | None = None
+    for tick in range(1_200):
+        clock[0] = tick / 10
+        if running is not None and clock[0] >= running[1]:
+            order, running = running[0], None
+            policy.handle(OrderEnded(order.stream, 0, order.number, 0.8, 0.0, 0.0, order.work, False))
+        for name, offset, lag in (("never", 18, 0.4), ("in_time", 0, 0.0)):
+            if tick % 20 == offset:
+                span = WindowSpan(tick, tick + 1)
+                policy.handle(InstanceCreated(name, 0, tick, clock[0] - lag, span, clock[0]))
+        for action in policy.handle(ProcessorsIdle(running is None)):
+            if isinstance(action, StartOrder):
+                running = action, clock[0] + 0.8
+    released = policy.standing("in_time").outcomes.released
+    assert released >= least
+    assert policy.standing("never").outcomes.missed > 3, "it is measured now and then"
+    if not least:
+        assert released < 35

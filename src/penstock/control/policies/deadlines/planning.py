@@ -121,6 +121,7 @@ class PlannedDiscipline:
             not measured for so long, has its newest instance worked out to the end where nothing else can be in time; and
             the next ones at once, as long as each takes clearly less. Otherwise predictions that shed everything would never be
             corrected, and a query that has fallen behind so far would never come back.
+        probe_share: of a processor, for such a query whose instances are worked out afresh: it has nothing to come nearer by.
         trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
     """
 
@@ -130,6 +131,7 @@ class PlannedDiscipline:
     early_up_to: float = 1.2
     largest_margin: float = 0.1
     probe_seconds: float = 2.0
+    probe_share: float = 0.1
     trial_share: float = 0.05
     name: str = "planned"
     predicts: bool = True
@@ -163,9 +165,8 @@ class PlannedDiscipline:
             passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
             return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
-        return self._nothing_fits(
-            [each for each in backlogs if each.instances and each.busy_until is None], now
-        )
+        waiting = [each for each in backlogs if each.instances and each.busy_until is None]
+        return self._nothing_fits(waiting, now, is_only=len(backlogs) == 1)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
@@ -193,7 +194,7 @@ class PlannedDiscipline:
             ready[link.chain] = end
         return None
 
-    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float) -> Choice:
+    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float, *, is_only: bool) -> Choice:
         """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""
         chances = [
             (
@@ -212,16 +213,24 @@ class PlannedDiscipline:
             ]
             return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
         behind = [
-            (-inf if each.catching_up else each.measured_at, number)
+            (-inf if each.catching_up else each.measured_at + self._rests(each, is_only=is_only), number)
             for number, each in enumerate(backlogs)
             if is_hopeless(each)
         ]
-        since, number = min(behind, default=(inf, 0))
-        if now - since < self.probe_seconds:
+        due, number = min(behind, default=(inf, 0))
+        if now < due:
             shed = [(each, len(each.instances), MISSES) for each in backlogs]
             return Choice(None, shed, "")
         hopeless = [len(each.instances) - (other == number) for other, each in enumerate(backlogs)]
         return _only(backlogs, number, hopeless, "no prediction fits: measured again", firm=False)
+
+    def _rests(self, backlog: Backlog, *, is_only: bool) -> float:
+        """Seconds from one measurement of a hopeless query to the next; that of an only query keeps nobody waiting."""
+        if is_only or backlog.demand.alone < 1:
+            return self.probe_seconds
+        newest = backlog.instances[-1]
+        seconds = backlog.predict(newest.span, backlog.base)[0]
+        return max(self.probe_seconds, seconds / self.probe_share)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:
