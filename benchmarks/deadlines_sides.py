@@ -35,7 +35,7 @@ class Outcome:
 
     Attributes:
         view, end: which; microseconds.
-        created: by the lane, seconds since the epoch.
+        arrived, noticed: by the lane, seconds since the epoch.
         is_released: its rows were published in time, as the lane says.
         predicted: seconds; None: none were.
         seconds: that its order took; None: it was not begun.
@@ -45,7 +45,8 @@ class Outcome:
 
     view: str
     end: int
-    created: float
+    arrived: float
+    noticed: float
     is_released: bool
     predicted: float | None
     seconds: float | None
@@ -213,7 +214,8 @@ def _watch(output: Path, told: Connection) -> None:
                 Outcome(
                     each["view"],
                     each["end"],
-                    each["created"],
+                    each["arrived"],
+                    each["noticed"],
                     each["outcome"] == RELEASED,
                     each["predicted_seconds"],
                     each["seconds"],

@@ -13,10 +13,12 @@ sides   Ours (`deadline_policy` planned), best effort, which works on each windo
         FAIR pool each. It has no deadlines: what waits is worked out.
 DSR     Share of the windows that are visible in time. Visible: of ours, another process that looks every 10 ms has found the manifest; of
         Spark's, the row is in the driver (foreachBatch). In time: no later than the deadline after the window was created. By the feed that is
-        when the first file could be read that holds a tuple beyond its end: all of the ingest counts. By the lane it is when the log said so.
-bound   What nobody can exceed by the costs that are measured: two cores, the cheapest views first.
+        when the first file could be read that holds a tuple beyond its end: all of the ingest counts. By the lane it is the arrival that it reports.
+bound   What nobody can exceed by the costs that are measured: two cores, the cheapest views first; of a view none if an order and what passes at
+        least from the file until its window is noticed (one of ten, while costs are measured) take longer than its deadline.
 busy    Beside the same at the least and the largest load a second stream that always has a next batch of 400,000 tuples.
-slots   The same on a session with a slot for tasks more than cores, of which orders have as many as cores: `local[3]` with `spark.default.parallelism` 2.
+slots   Sessions have a slot for tasks more than cores, as `penstock run` makes them: `local[3]` with `spark.default.parallelism` 2. The same of ours on one
+        with as many slots as cores, of which orders take all but one.
 
 Expected, or the exit code is 1: see `judged`. The floor of an order is `order_floor.py`'s.
 
@@ -50,11 +52,13 @@ WARM_SECONDS, REST_SECONDS = 15.0, 5.0
 CALIBRATED_LOAD, CALIBRATED_SECONDS, NO_DEADLINE = 0.8, 20.0, 60.0
 OURS, BEST_EFFORT = "planned", "best-effort"
 SIDES = {"ours": OURS, "best effort": BEST_EFFORT, "Spark": None}
-BUSY, ROOMY = "ours, busy", "ours, a slot more"
+BUSY, TIGHT = "ours, busy", "ours, no slot more"
 #: ours may have so much less in time than best effort, and has so much more from load 1.5 on
 TOLERANCE, BETTER, OVERLOAD = 0.05, 0.1, 1.5
-#: nine of ten windows are created no later after their file; and nine of ten in time beside a busy ingest
-LAG_SECONDS, BUSY_SHARE = 2.0, 0.5
+#: nine of ten windows are noticed no later after their file, of ours and of other sides; and nine of ten in time beside a busy ingest
+OUR_LAG_SECONDS, LAG_SECONDS, BUSY_SHARE = 0.5, 2.0, 0.5
+#: by the file as much is in time as can be, but for
+BELOW_BOUND = 0.05
 #: the busy stream has no less of its rate at load 2 than at load 0.5
 BALLAST_SHARE = 0.33
 
@@ -63,10 +67,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What an order takes: `seconds = floor + turn * turns`."""
+    """What an order takes: `seconds = floor + turn * turns`, and from the file until its window is noticed at least `notice`."""
 
     floor: float
     turn: float
+    notice: float = 0.0
 
     def turns(self, load: float) -> dict[View, int]:
         """Turns of the loop of each view with which all instances ask for that load."""
@@ -76,7 +81,8 @@ class Costs:
     def bound(self, turns: Mapping[View, int]) -> float:
         """The share of the instances that can be in time at most: the cheapest views first."""
         left, share = float(CORES * HOP_SECONDS), 0.0
-        for seconds in sorted(self.floor + self.turn * each for each in turns.values()):
+        costs = {view: self.floor + self.turn * each for view, each in turns.items()}
+        for seconds in sorted(each for view, each in costs.items() if self.notice + each <= view.deadline):
             share += min(1.0, left / seconds)
             left = max(0.0, left - seconds)
         return share / len(turns)
@@ -130,7 +136,8 @@ def measured_costs(spark: SparkSession, folder: Path) -> Costs:
         for view in VIEWS
     ]
     turn, floor = np.polyfit([turns[view] for view in VIEWS], medians, 1)
-    return Costs(max(0.0, float(floor)), float(turn))
+    lag = [each.noticed - found.fed.created(each.end) for each in found.outcomes if each.end in counted]
+    return Costs(max(0.0, float(floor)), float(turn), float(np.quantile(lag, 0.1)))
 
 
 def figures(load: float, side: str, bound: float, found: Answered) -> Figures:
@@ -143,8 +150,8 @@ def figures(load: float, side: str, bound: float, found: Answered) -> Figures:
     )
     lane = [outcomes.get((view.name, end)) for view in VIEWS for end in ends] if outcomes else []
     known = [each for each in lane if each is not None]
-    in_time = [each.is_released and each.seen <= each.created + _deadline(each) for each in known]
-    lag = [each.created - found.fed.created(each.end) for each in known]
+    in_time = [each.is_released and each.seen <= each.arrived + _deadline(each) for each in known]
+    lag = [each.noticed - found.fed.created(each.end) for each in known]
     errors = [
         abs(each.predicted / (each.seconds + found.publishing[each.publication]) - 1)
         for each in known
@@ -191,10 +198,19 @@ def judged(found: Sequence[Figures]) -> list[tuple[bool, str]]:
     for each in found:
         if each.side != "Spark":
             lag = float(np.quantile(each.lag, 0.9))
+            allowed = OUR_LAG_SECONDS if each.side == "ours" else LAG_SECONDS
             told.append(
                 (
-                    lag <= LAG_SECONDS,
-                    f"{_named(each)}: nine of ten windows are created {lag:.2f} s after their file, allowed {LAG_SECONDS}",
+                    lag <= allowed,
+                    f"{_named(each)}: nine of ten windows are noticed {lag:.2f} s after their file, allowed {allowed}",
+                )
+            )
+        if each.side == "ours":
+            least = each.bound - BELOW_BOUND
+            told.append(
+                (
+                    each.by_feed >= least,
+                    f"{_named(each)}: DSR by the file {each.by_feed:.3f}, expected from {least:.3f}",
                 )
             )
     busy = [each for each in found if each.side == BUSY]
@@ -230,18 +246,19 @@ def main() -> int:
     plain = [(load, side, policy, False) for load in loads for side, policy in SIDES.items()]
     if not given.quick:
         plain += [(load, BUSY, OURS, True) for load in sorted({min(loads), max(loads)})]
-    roomy = [(load, ROOMY, OURS, False) for load in loads]
+    tight = [(load, TIGHT, OURS, False) for load in loads]
     # of a larger machine no more than that
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     console = Console(width=150)
     found: list[Figures] = []
     with tempfile.TemporaryDirectory(prefix="penstock-deadlines-") as place:
-        spark = _session(CORES)
+        spark = _session(CORES + 1)
         costs = measured_costs(spark, Path(place) / "costs")
         console.print(
-            f"an order takes {costs.floor:.3f} s and {1e6 * costs.turn:.1f} us a turn of its loop over all tuples"
+            f"an order takes {costs.floor:.3f} s and {1e6 * costs.turn:.1f} us a turn of its loop over all tuples; "
+            f"a window is noticed {costs.notice:.3f} s after its file at the earliest"
         )
-        for slots, cells in ((CORES, plain), (CORES + 1, roomy)):
+        for slots, cells in ((CORES + 1, plain), (CORES, tight)):
             spark = _session(slots)
             for load, side, policy, is_busy in cells:
                 turns = costs.turns(load)

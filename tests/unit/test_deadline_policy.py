@@ -27,6 +27,7 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.control.policies.deadlines.disciplines import (
     BEST_EFFORT,
     PAPER,
@@ -89,7 +90,7 @@ class Waits:
 
 
 def candidate(factor: float, k: int, m: int, arrival: int, deadline: float = 9.0) -> Candidate:
-    instance = Instance(0, 0.0, deadline, WindowSpan(0, 1), arrival)
+    instance = Instance(0, 0.0, deadline, WindowSpan(0, 1), arrival, 0.0)
     return Candidate(instance, Waits(CurrentConstraint(k, m)), factor)  # type: ignore[arg-type]
 
 
@@ -237,8 +238,8 @@ def test_orders_of_older_versions_count_no_more() -> None:
 
 
 def test_rho_follows_what_was_falsely_predicted() -> None:
-    feedback = FeedbackSettings(period=10.0, step=0.1)
-    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)))
+    feedback = FeedbackSettings(period=10.0, least_instances=1, step=0.1)
+    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)), q=(1, 1))
     told = []
     for number in range(6):
         at = 5.0 * number + 1
@@ -274,9 +275,26 @@ def test_what_the_users_code_fails_is_no_overload() -> None:
     assert not shell.policy.standing("q").failing
 
 
+def test_one_miss_in_ten_inside_the_allowance_is_no_overload() -> None:
+    """One window every 3 s, the period's length: a period with 0 of 1 windows in time says nothing."""
+    shell = Shell(PREDICTIVE, DeadlineSettings(believed=UnitCosts(new=1.0)))
+    told, overloaded = [], []
+    for number in range(60):
+        at = 3.0 * number
+        told += shell.create(number, number, number + 1, at=at)
+        told += shell.tell(ProcessorsIdle(1))
+        late = number % 10 == 9 or number >= 40
+        ended = OrderAbandoned("q", 1, number, 1.0) if late else OrderEnded("q", 1, number, 1.0, 1.0, 0.0)
+        told += shell.tell(ended, at + 1)
+        overloaded.append(shell.policy.standing("q").overloaded)
+    assert not any(overloaded[:41])
+    (raised,) = [each for each in told if isinstance(each, RaiseOverload)]
+    assert raised.figures["instances"] == 5, "not before so many have an outcome"
+
+
 def test_rho_follows_what_was_shed() -> None:
-    feedback = FeedbackSettings(period=10.0, step=0.25)
-    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)))
+    feedback = FeedbackSettings(period=10.0, least_instances=1, step=0.25)
+    shell = Shell(PREDICTIVE, DeadlineSettings(feedback=feedback, believed=UnitCosts(new=1.0)), q=(1, 1))
     told = []
     for number in range(6):
         at = 5.0 * number + 1
@@ -574,3 +592,97 @@ def test_a_period_ends_after_a_clock_was_set_back() -> None:
         told += shell.create(number, 0, 1, at=100_000.0 * (number < 3) + float(number))
         told += shell.tell(ProcessorsIdle(0), shell.now + 3.5)
     assert any(isinstance(each, RaiseOverload) for each in told)
+
+
+@pytest.mark.parametrize("name", ["paper", "planned"])
+def test_one_stalled_order_does_not_shed_every_later_window(name: str) -> None:
+    """One order takes as long as its deadline; all others would take a tenth of it. Nothing else corrects the prediction."""
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    policy.handle(DeadlineBound("q", 0, DeadlineQuery("q", 3.0, LossConstraint(1, 4), incremental=False)))
+    for number in range(60):
+        clock[0] = 4.0 * number
+        policy.handle(InstanceCreated("q", 0, number, clock[0], WindowSpan(number, number + 1)))
+        for action in policy.handle(ProcessorsIdle(1)):
+            if isinstance(action, StartOrder):
+                stalled = number == 10
+                clock[0] += 3.0 if stalled else 0.3
+                ended = OrderEnded("q", 0, number, 0.3, 0.3, 0.0, action.work, False)
+                policy.handle(OrderAbandoned("q", 0, number, 3.05) if stalled else ended)
+    standing = policy.standing("q")
+    assert standing.outcomes.released > 50
+    assert standing.outcomes.missed == 1
+    assert standing.rho <= 1
+
+
+@pytest.mark.parametrize("name", ["paper", "planned"])
+def test_what_passes_until_a_window_is_noticed_is_measured_and_predicted(name: str) -> None:
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    policy.handle(DeadlineBound("q", 0, DeadlineQuery("q", 1.0, incremental=False)))
+    costs = []
+    for number in range(20):
+        clock[0] = number + 0.4
+        span = WindowSpan(number, number + 1)
+        policy.handle(InstanceCreated("q", 0, number, float(number), span, clock[0]))
+        for action in policy.handle(ProcessorsIdle(1)):
+            if isinstance(action, StartOrder):
+                costs.append(action.figures["left_seconds"])
+                clock[0] += 0.5
+                policy.handle(OrderEnded("q", 0, number, 0.5, 0.5, 0.0, action.work, False))
+    standing = policy.standing("q")
+    assert standing.notice_seconds == pytest.approx(0.4)
+    assert set(costs) == {0.6}
+    assert standing.outcomes.released == 20
+
+
+def _views(number: int, seconds: float, together: float, deadline: float = 3.0) -> list[list[StartOrder]]:
+    """The lots that are begun on two idle processors for so many views, each with a window of so many seconds."""
+    policy = DeadlinePolicy(
+        PlannedDiscipline(), DeadlineSettings(believed=UnitCosts(maintenance=seconds)), lambda: 0.0
+    )
+    for view in range(number):
+        policy.handle(DeadlineBound(f"v{view}", 0, DeadlineQuery(f"v{view}", deadline)))
+        policy.handle(InstanceCreated(f"v{view}", 0, 0, 0.0, WindowSpan(0, 1)))
+    lots: dict[int, list[StartOrder]] = {}
+    for action in policy.handle(ProcessorsIdle(2, together)):
+        assert isinstance(action, StartOrder)
+        lots.setdefault(action.lot, []).append(action)
+    assert len(policy._busy(0.0, ())) == len(lots), "a lot is one processor"
+    return list(lots.values())
+
+
+def test_small_orders_that_are_due_together_share_a_lot() -> None:
+    assert [len(each) for each in _views(30, 0.01, 0.25)] == [15, 15]
+    assert [len(each) for each in _views(30, 0.01, 0.0)] == [1, 1]
+    assert [len(each) for each in _views(30, 0.2, 0.25)] == [1, 1], "a second one would take longer"
+    assert [len(each) for each in _views(30, 0.01, 0.25, deadline=0.4)] == [10, 10], "a quarter of the time"
+    assert [len(each) for each in _views(30, 0.0, 0.25)] == [1, 1], "what is not known is tried by itself"
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.1, 40), (1.0, 0)])
+def test_a_query_that_cannot_be_in_time_takes_little_from_the_others(share: float, least: int) -> None:
+    """It is noticed when the processor is idle, shortly before the other one, which then would be late."""
+    clock = [0.0]
+    discipline = PlannedDiscipline(trial_share=1e-9, probe_share=share)
+    policy = DeadlinePolicy(discipline, DeadlineSettings(), lambda: clock[0])
+    for name, deadline in (("never", 1.0), ("in_time", 1.2)):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, deadline, incremental=False)))
+    running: tuple[StartOrder, float] | None = None
+    for tick in range(1_200):
+        clock[0] = tick / 10
+        if running is not None and clock[0] >= running[1]:
+            order, running = running[0], None
+            policy.handle(OrderEnded(order.stream, 0, order.number, 0.8, 0.0, 0.0, order.work, False))
+        for name, offset, lag in (("never", 18, 0.4), ("in_time", 0, 0.0)):
+            if tick % 20 == offset:
+                span = WindowSpan(tick, tick + 1)
+                policy.handle(InstanceCreated(name, 0, tick, clock[0] - lag, span, clock[0]))
+        for action in policy.handle(ProcessorsIdle(running is None)):
+            if isinstance(action, StartOrder):
+                running = action, clock[0] + 0.8
+    released = policy.standing("in_time").outcomes.released
+    assert released >= least
+    assert policy.standing("never").outcomes.missed > 3, "it is measured now and then"
+    if not least:
+        assert released < 35

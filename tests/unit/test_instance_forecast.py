@@ -11,15 +11,15 @@ def forecast(*created: tuple[float, int, int]) -> InstanceForecast:
     """After instances that were created so, and hold such tuples; due 3 s after."""
     made = InstanceForecast()
     for number, (at, first, last) in enumerate(created):
-        made.created(Instance(number, at, at + 3.0, WindowSpan(first, last), number))
+        made.created(Instance(number, at, at + 3.0, WindowSpan(first, last), number, at))
     return made
 
 
 def test_it_goes_on_by_the_hop_and_the_rate() -> None:
     known = forecast((0.0, 0, 10), (0.5, 4, 18), (1.0, 12, 30))
     assert known.until(5.2, 1.2) == [
-        Instance(3, 1.5, 4.5, WindowSpan(22, 40), 3),
-        Instance(4, 2.0, 5.0, WindowSpan(32, 50), 4),
+        Instance(3, 1.5, 4.5, WindowSpan(22, 40), 3, 1.5),
+        Instance(4, 2.0, 5.0, WindowSpan(32, 50), 4, 2.0),
     ]
     assert known.until(4.4, 1.2) == []
 

@@ -1,46 +1,93 @@
-"""What a lane of deadlines publishes reaches its sinks, also where the process ends in between."""
+"""What a lane of deadlines settles is published beside its thread, in order; and where the lane goes on from it."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from penstock.settings import Settings
 from penstock.spark.lanes.cuts import Reach
-from penstock.spark.lanes.deadlines.publishing import Judged, OutcomePublication
+from penstock.spark.lanes.deadlines.ledger import RELEASED, Instance, Outcome
+from penstock.spark.lanes.deadlines.publications import Publications
+from penstock.spark.lanes.deadlines.publishing import (
+    Judged,
+    OutcomePublication,
+    Settled,
+    marks_of,
+    outcome_publisher,
+    resumed_from,
+)
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import commit
 
+LANE = "deadlines.0.results"
 
-def test_what_a_crash_kept_from_the_sinks_is_handed_over_again(tmp_path: Path) -> None:
+
+def _settled(number: int, *, until: int = -1) -> Settled:
+    instance = Instance(0, 0, number, 0, 0.0, 0.0, 1.0)
+    outcome = Outcome(instance, RELEASED, {"k'": 0, "m'": 1, "rho": 1.0})
+    return Settled(Judged([outcome]), float(number), {"s": Reach(number)}, {}, {"s": (until, until)}, {})
+
+
+def test_the_lane_goes_on_behind_what_is_published_and_knows_what_sinks_have(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "out", None)
     layout.open()
-    taken: list[tuple[object, int]] = []
-    sink = SimpleNamespace(view="due", take=lambda rows, number: taken.append((rows, number)))
-    context: Any = SimpleNamespace(layout=layout, settings=Settings(), sinks=lambda: [sink], events=None)
-    orders: Any = SimpleNamespace(rows=lambda view, number, _: (view, number))
-    logs = {"s": LogReader(layout.log("s"))}
+    context: Any = SimpleNamespace(layout=layout, settings=Settings())
+    readers = {"s": LogReader(layout.log("s"))}
+    publisher = outcome_publisher(LANE, context, ())
+    resumed = resumed_from(LANE, readers, None)
+    assert (resumed.reach, resumed.handed_over) == ({"s": Reach(-1)}, -1)
+    publication = OutcomePublication(LANE, publisher, {}, context, 0)
+    settled = Settled(Judged(), 0.0, {"s": Reach(-1)}, {}, {"s": (-1, -1)}, {})
+    publication.publish(settled, marks_of(LANE, readers, {}, settled, -1))
+    assert publication.number == 1
+    assert resumed_from(LANE, readers, publisher.published(0)).handed_over == -1, "not yet to the sinks"
+    commit(marks_of(LANE, readers, {}, settled, 0))
+    assert resumed_from(LANE, readers, publisher.published(0)).handed_over == 0
 
-    def publication() -> OutcomePublication:
-        return OutcomePublication("deadlines.0.results", context, (), logs, orders)
 
-    first = publication()
-    first.resume()
-    assert taken == []
-    mark = first.mark("s", -1, -1, {}, handed_over=-1)
-    first.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, mark)
-    again = publication()
-    again.resume()
-    assert taken == [(("due", 0), 0)]
-    commit(again.mark("s", -1, -1, {}, handed_over=0))
-    publication().resume()
-    assert len(taken) == 1
-    again.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, again.mark("s", -1, -1, {}, handed_over=0))
-    publication().resume()
-    assert taken[1:] == [(("due", 1), 1)]
-    # nothing is to be handed over, or sinks have it
-    again.publish(Judged(), 0.0, {"s": Reach(-1)}, {}, again.mark("s", -1, -1, {}, handed_over=2))
-    publication().resume()
-    assert len(taken) == 2
+def test_what_is_settled_during_a_publication_is_published_together() -> None:
+    published: list[Settled] = []
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def publish(settled: Settled) -> None:
+        published.append(settled)
+        begun.set()
+        assert goes_on.wait(10)
+
+    publications = Publications(SimpleNamespace(number=0, seconds=0.0), publish, lambda: None)  # type: ignore[arg-type]
+    publications.put(_settled(0))
+    assert begun.wait(10)
+    publications.put(_settled(1))
+    publications.put(_settled(2, until=2))
+    assert not publications.is_idle
+    goes_on.set()
+    publications.close()
+    assert publications.is_idle
+    first, second = published
+    assert [each.instance.end for each in first.judged.outcomes] == [0]
+    assert [each.instance.end for each in second.judged.outcomes] == [1, 2]
+    assert (second.began, second.reach, second.left) == (1.0, {"s": Reach(2)}, {"s": (2, 2)})
+
+
+def test_what_a_publication_raises_is_raised_in_the_lane_and_nothing_follows() -> None:
+    published: list[Settled] = []
+
+    def publish(settled: Settled) -> None:
+        published.append(settled)
+        raise OSError("full")
+
+    failed = threading.Event()
+    publications = Publications(SimpleNamespace(number=0, seconds=0.0), publish, failed.set)  # type: ignore[arg-type]
+    publications.check()
+    publications.put(_settled(0))
+    publications.close()
+    publications.put(_settled(1))
+    with pytest.raises(OSError, match="full"):
+        publications.check()
+    assert len(published) == 1

@@ -81,7 +81,7 @@ def _outcome(hour: int, outcome: str, **fields: Any) -> dict[str, Any]:
         "view": "timely",
         "start": hour * HOUR,
         "end": (hour + 1) * HOUR,
-        "created": 1e9 + hour,
+        "arrived": 1e9 + hour,
         "deadline": 1e9 + hour + 2,
     }
     return {**told, "outcome": outcome, "predicted_seconds": 0.5, "seconds": None, "reason": None, **fields}
@@ -316,6 +316,6 @@ def test_a_promise_that_is_broken_is_counted_for_the_first_page() -> None:
 
 
 def test_what_a_view_asks_for_is_its_predicted_cost_a_second() -> None:
-    windows = [{"view": "v", "created": float(second), "predicted": 0.5} for second in range(5)]
+    windows = [{"view": "v", "arrived": float(second), "predicted": 0.5} for second in range(5)]
     assert asked_of(windows, "v") == 0.5
     assert asked_of(windows, "w") is None

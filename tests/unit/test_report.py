@@ -187,6 +187,13 @@ def test_windows_that_fail_are_not_called_overload() -> None:
     assert further == ["  most of its windows fail"]
 
 
+def test_windows_that_are_noticed_late_are_told() -> None:
+    standing = {"constraint": {"k": 0, "m": 3}, "violations": 0, "waiting": 0}
+    words = [deadline_words({"standing": {**standing, "notice_seconds": each}}) for each in (0.2, 1.4)]
+    told = "noticed 1.4 s after the arrival of their last tuple"
+    assert [told in each for each in words] == [False, True]
+
+
 def test_sums_that_do_not_fit_are_told_with_their_views() -> None:
     status = _stream(
         tuples=4, windows={"early": 2, "overflowed": 3}, overflowed={"huge": 2, "vast": 1, "small": 0}

@@ -64,7 +64,7 @@ def test_a_window_is_told_once_it_is_closed() -> None:
     fed = _made(Windows(4, 2))
     assert fed.close([1, 3, 3, 6], 1) == []
     assert fed.close([], 4) == [(2, WindowSpan(0, 1)), (4, WindowSpan(0, 3))]
-    assert fed.told == [CreatedWindow(2, 1, 2), CreatedWindow(4, 1, 0)]
+    assert fed.told == [CreatedWindow(2, 1, 2, None, 2), CreatedWindow(4, 1, 0, None, 4)]
     assert fed.close([], 4) == []
     assert fed.close([2, 7], 8) == [(6, WindowSpan(1, 4)), (8, WindowSpan(4, 6))]
 
@@ -94,7 +94,7 @@ def test_silence_creates_the_windows_that_are_open_and_closes_none() -> None:
     assert fed.close([5, 12], 12) == [(10, WindowSpan(0, 1))]
     assert fed.close([], 12, silent_to=62) == [(20, WindowSpan(1, 2))]
     assert fed.close([], 12, silent_to=92) == []
-    assert fed.told[-1] == CreatedWindow(20, 1, 42)
+    assert fed.told[-1] == CreatedWindow(20, 1, 42, None, 20)
     assert fed.state().closed == 12
     assert fed.state().beforehand == (20,)
     later = Fed(WindowCreation(Windows(10, 10), fed.state()), fed.entry)

@@ -34,9 +34,10 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.spark.sessions.slots import with_ingest_slot
 
     with heartbeat(console, "Spark starts"):
-        engine = build_engine(None, {}, read_settings(None), "whole")
+        engine = build_engine(None, with_ingest_slot(None) or {}, read_settings(None), "whole")
     for name, (aggregate, returns) in AGGREGATES.items():
         engine.aggregate(name, aggregate, returns)
     script = resources.files("penstock.cli").joinpath("demo_gates.sql").read_text(encoding="utf-8")
@@ -94,8 +95,8 @@ def _report(console: Console, run: Run) -> None:
     print_rows(
         console, run.results(_VIEWS[0]).orderBy("w").limit(3).toArrow(), f"{_VIEWS[0]}: the first 3 rows"
     )
-    misses = run.misses(_VIEWS[0]).orderBy("created")
-    lost = misses.select("created", "outcome", "predicted_seconds", "reason")
+    misses = run.misses(_VIEWS[0]).orderBy("arrived")
+    lost = misses.select("arrived", "outcome", "predicted_seconds", "reason")
     print_rows(
         console, lost.limit(5).toArrow(), f"{_VIEWS[0]}: {lost.count():,} windows not released, the first 5"
     )

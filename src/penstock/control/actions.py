@@ -124,11 +124,13 @@ class StartOrder(Action):
         number: of the instance.
         work: what it is worked out from.
         firm: abandon it at its deadline; else its result will be late, but later ones can be carried from it.
+        lot: orders of one lot run behind each other on one processor, in one job.
     """
 
     number: int
     work: WindowWork
     firm: bool
+    lot: int = 0
 
     def fields(self) -> dict[str, object]:
         """A compact JSON form."""

@@ -180,6 +180,7 @@ class InstanceCreated:
         number: of the instance, ascending in a view.
         created: t_create, seconds by the controller's clock.
         span: its tuples.
+        noticed: when that was known, by the same clock; None: at once.
     """
 
     stream: str
@@ -187,6 +188,7 @@ class InstanceCreated:
     number: int
     created: float
     span: WindowSpan
+    noticed: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,9 +256,11 @@ class ProcessorsIdle:
 
     Attributes:
         processors: how many orders can be started at once.
+        together_seconds: on each, orders may run behind each other as long as they are predicted to take no longer than that together; 0: one.
     """
 
     processors: int
+    together_seconds: float = 0.0
 
 
 Event = (

@@ -12,6 +12,9 @@ from penstock.monitor.slacks import slack_words
 #: run's screen the first
 REPEATED = {"losses_exceeded": "view", "lane_retried": "lane"}
 
+#: from the arrival of a tuple until its window is noticed, longer than an ingest with nothing to wait for takes
+_LONG_NOTICE_SECONDS = 0.5
+
 
 def repeats(earlier: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
     """Whether an event repeats an earlier one of the same view or lane."""
@@ -41,6 +44,10 @@ def deadline_words(view: Mapping[str, Any]) -> str:
             waits = standing["promised"] or standing.get("slack_policy", "required") != "required"
             promised = "" if waits else " (the MAX_ERROR promise has not started yet)"
             parts.append(f"slack {length(standing['slack'] / 1e6)}{promised}")
+        if standing.get("notice_seconds", 0.0) >= _LONG_NOTICE_SECONDS:
+            parts.append(
+                f"noticed {length(standing['notice_seconds'])} after the arrival of their last tuple"
+            )
         if standing["waiting"]:
             parts.append(f"{standing['waiting']:,} waiting")
     return ", ".join(parts)

@@ -56,7 +56,7 @@ def _windows(batches: Sequence[Mapping[str, Any]]) -> list[Window]:
                 "view": short_name(told["view"]),
                 "start": told["start"] / 1e6,
                 "end": told["end"] / 1e6,
-                "created": told["created"],
+                "arrived": told["arrived"],
                 "deadline": told["deadline"],
                 "outcome": told["outcome"],
                 "predicted": told.get("predicted_seconds"),
@@ -67,7 +67,7 @@ def _windows(batches: Sequence[Mapping[str, Any]]) -> list[Window]:
             window = found.get((told["view"], told["start"], told["end"]))
             if window is not None and told.get("given_up") is None:
                 window.update(outcome="late", real=told.get("seconds"))
-    ordered = sorted(found.values(), key=lambda window: float(window["created"]), reverse=True)
+    ordered = sorted(found.values(), key=lambda window: float(window["arrived"]), reverse=True)
     return ordered[:_MOST_WINDOWS]
 
 
@@ -123,7 +123,7 @@ def asked_of(windows: Sequence[Window], view: str) -> float | None:
         view: its name, as they have it.
     """
     own = [window for window in windows if window["view"] == view and window["predicted"] is not None]
-    created = [window["created"] for window in own]
+    created = [window["arrived"] for window in own]
     passed = max(created) - min(created) if len(own) > 2 else 0.0
     return sum(window["predicted"] for window in own[:-1]) / passed if passed > 0 else None
 

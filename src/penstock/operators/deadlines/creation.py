@@ -31,12 +31,14 @@ class CreatedWindow:
             beforehand as what was there was all there was.
         coverage: estimated share of its tuples that it holds; None where nothing can be promised, as where it was created
             beforehand.
+        due: event time with which it closes, its end and the slack K by then, microseconds.
     """
 
     end: int
     entry: int
     slack: int
-    coverage: float | None = None
+    coverage: float | None
+    due: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class WindowCreation:
             frontier, until = self._slack.frontier(frontier), until - self._slack.slack
         closing, ends = self._due(frontier, AFTER_ALL if brought.every else max(frontier, until))
         coverage = None if self._slack is None else self._slack.coverage
+        waits = 0 if self._slack is None else self._slack.slack
         found = self._placed(
             [
                 CreatedWindow(
@@ -176,6 +179,7 @@ class WindowCreation:
                     brought.entry,
                     0 if moment is None else moment - end,
                     coverage if end <= frontier else None,
+                    end + waits,
                 )
                 for end in ends
             ]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.ingest.arrivals import Arrivals, Ints, arrivals_in, merged_arrivals
 from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
@@ -138,6 +139,7 @@ class StageCounts:
         furthest_event_time: largest event time of the windows' tuples, or None.
         middles: number and median event time of some tuples each.
         steps: event times by arrival step, where the batch has several.
+        arrivals: when tuples arrived, where the source knows it and readers of the log ask for tuples.
     """
 
     tuples: int = 0
@@ -171,6 +173,7 @@ class StageCounts:
     furthest_event_time: int | None = field(default=None, metadata={"merged": _most})
     middles: list[tuple[int, int]] = field(default_factory=list)
     steps: Mapping[int, StepTimes] = field(default_factory=dict, metadata={"merged": merged_by_step})
+    arrivals: Arrivals = field(default_factory=dict, metadata={"merged": merged_arrivals})
 
     @classmethod
     def none(cls, program: StreamProgram) -> StageCounts:
@@ -270,7 +273,12 @@ class MapStage:
             self.tuples.begin()
 
     def process(
-        self, batch: pa.RecordBatch, *, is_matched: bool = True, steps: Steps | None = None
+        self,
+        batch: pa.RecordBatch,
+        *,
+        is_matched: bool = True,
+        steps: Steps | None = None,
+        arrived: Ints | int | None = None,
     ) -> tuple[npt.NDArray[np.bool_], pa.Array]:
         """Which tuples of a batch satisfy a view, and which views; the window operators get theirs.
 
@@ -279,6 +287,7 @@ class MapStage:
             is_matched: False where it is known that no tuple satisfies any condition; the compared
                 columns are not needed then.
             steps: the tuples' arrival steps, where they have such.
+            arrived: when each arrived, or all of them, microseconds since the epoch; None: not known.
 
         Returns:
             bool[rows], and for the true ones the `queries` column: list of view names, ascending by
@@ -302,7 +311,7 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        times = self._take_in(batch, told.satisfied, steps)
+        times = self._take_in(batch, told.satisfied, steps, arrived)
         if self.tuples is not None:
             self.tuples.add(batch, told.satisfied, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
@@ -325,9 +334,11 @@ class MapStage:
         self.counts.tuples += rows
         self.counts.skipped += rows
 
-    def observe_times(self, batch: pa.RecordBatch, steps: Steps | None = None) -> None:
+    def observe_times(
+        self, batch: pa.RecordBatch, steps: Steps | None = None, arrived: Ints | int | None = None
+    ) -> None:
         """Keeps the oldest and newest event time of tuples that are matched with nothing."""
-        self._take_in(batch, None, steps)
+        self._take_in(batch, None, steps, arrived)
 
     def finish(self) -> StageCounts:
         """The counts of the task, all told."""
@@ -343,7 +354,11 @@ class MapStage:
         return self.counts
 
     def _take_in(
-        self, batch: pa.RecordBatch, satisfied: Satisfied | None, steps: Steps | None
+        self,
+        batch: pa.RecordBatch,
+        satisfied: Satisfied | None,
+        steps: Steps | None,
+        arrived: Ints | int | None,
     ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
@@ -362,6 +377,8 @@ class MapStage:
                 own = times_by_step(times.values[believed], steps[believed], self._time_floor)
                 counts.steps = merged_by_step(counts.steps, own)
             counts.pane_ns += time.perf_counter_ns() - began
+        if self.tuples is not None and arrived is not None:
+            counts.arrivals = merged_arrivals(counts.arrivals, _arrivals(times, arrived))
         if self.panes is not None or self.tuples is not None:
             if times.middle is not None:
                 counts.middles.append(times.middle)
@@ -425,3 +442,10 @@ class MapStage:
         self.counts.coded += len(places)
         self.counts.coding_ns += coding_ns
         self.sample = np.stack(codes).astype(np.uint32)
+
+
+def _arrivals(times: EventTimes, arrived: Ints | int) -> Arrivals:
+    if isinstance(arrived, int):
+        return {} if times.newest is None else {arrived: times.newest}
+    believed = slice(None) if times.believed is None else times.believed
+    return arrivals_in(times.values[believed], arrived[believed])

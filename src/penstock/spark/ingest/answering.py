@@ -14,9 +14,11 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 
 from penstock.control.stream_clock import weighted_median
+from penstock.operators.ingest.arrivals import Arrived
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.operators.windows.arrival_steps import StepTimes
 from penstock.settings import Settings
+from penstock.spark.ingest.arrived import ArrivalClock
 from penstock.spark.ingest.batch_events import BatchEvents, Spent
 from penstock.spark.ingest.compiling import CompiledPlan
 from penstock.spark.ingest.figures import figures_of
@@ -118,6 +120,7 @@ class BatchAnswerer:
         self._publisher = Publisher(layout, stream, grace_seconds=settings.replaced_seconds)
         self._planned = PlannedBatches(layout.spark(stream))
         self._told = BatchEvents(stream, events)
+        self._arrivals = ArrivalClock()
         #: event time that a place of the source brings, microseconds, see `BoundBatch.cut`
         self._pace: float | None = None
 
@@ -145,7 +148,8 @@ class BatchAnswerer:
         plan = self._plans.compiled(bound.program.version)
         figures = figures_of(batch, plan, offsets, ran.reports, ran.counts, self._plans.demanding)
         self._keep_pace(ran.bound, figures)
-        with self._entry(figures, ran.reports) as entry:
+        arrived = self._arrivals.of(ran.bound, ran.counts)
+        with self._entry(figures, ran.reports, arrived) as entry:
             files = self._publisher.publish(
                 batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry)
             )
@@ -217,7 +221,7 @@ class BatchAnswerer:
         self._pace = max(moved / bound.places, (self._pace or 0.0) / 2)
 
     def _entry(
-        self, figures: dict[str, Any], reports: list[TaskReport]
+        self, figures: dict[str, Any], reports: list[TaskReport], arrived: Arrived
     ) -> AbstractContextManager[dict[StoredDocument, dict[str, Any]]]:
         """The entry of the log that the commit of a batch puts, see `IngestLog.batch_entry`."""
         times = {
@@ -229,7 +233,9 @@ class BatchAnswerer:
             if is_of_log(file.kind):
                 named.setdefault(file.kind, []).append(file.name)
         steps = {step: StepTimes(*found) for step, *found in figures.get("arrival_steps", ())}
-        return self._log.batch_entry(figures["batch"], figures["plan"], files=named, steps=steps, **times)
+        return self._log.batch_entry(
+            figures["batch"], figures["plan"], files=named, steps=steps, arrived=arrived, **times
+        )
 
     def _tell(self, plan: CompiledPlan, ran: _Ran, figures: dict[str, Any], spent: Spent) -> None:
         self._told.set_aside(figures["batch"], [each for report in ran.reports for each in report.set_aside])

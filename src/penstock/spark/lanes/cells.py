@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -15,8 +16,32 @@ from penstock.spark.recovery.messages import first_line
 
 _log = logging.getLogger(__name__)
 
+#: variable of a worker's environment
+_NICENESS = "PENSTOCK_NICENESS"
+
 Cell = TypeVar("Cell")
 Report = TypeVar("Report")
+
+
+def give_way() -> None:
+    """Lowers the priority of this worker to the one that its jobs ask for, if they ask for one."""
+    wanted = int(os.environ.get(_NICENESS, 0))
+    if os.getpriority(os.PRIO_PROCESS, 0) < wanted:
+        os.setpriority(os.PRIO_PROCESS, 0, wanted)
+
+
+class _WithNiceness:
+    """A Spark context whose workers have an environment of their own: Spark keeps workers apart by it.
+
+    A worker cannot get its priority back, so that those of the ingest must not be among them.
+    """
+
+    def __init__(self, context: SparkContext, niceness: int) -> None:
+        self.environment = {**context.environment, _NICENESS: str(niceness)}
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
 
 
 class CellJobs:
@@ -27,12 +52,16 @@ class CellJobs:
             busy ingest, otherwise they wait for the tasks before them.
         name: the lane's, for the pool and the jobs' description.
         shared: with whom it may share jobs; None: with none.
+        niceness: of the workers, which are others than those of the ingest if it is not 0; see `give_way`.
     """
 
-    def __init__(self, spark: SparkSession, name: str, shared: SharedJobs | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, shared: SharedJobs | None = None, niceness: int = 0
+    ) -> None:
         self._spark = spark
         self._name = name
         self._shared = shared
+        self._niceness = niceness
         #: whether the last one was light, and succeeded; before the first one it is taken to
         self._was_light = True
         self._group = f"penstock-{name}-{uuid.uuid4().hex}"
@@ -76,7 +105,10 @@ class CellJobs:
 
     def _numbered(self, function: Callable[[int], Report], tasks: int) -> list[Report]:
         # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
-        return self.own().parallelize(range(tasks), tasks).map(function).collect()
+        jobs = self.own().parallelize(range(tasks), tasks).map(function)
+        if self._niceness:
+            jobs.ctx = cast("SparkContext", _WithNiceness(jobs.ctx, self._niceness))
+        return jobs.collect()
 
     def own(self) -> SparkContext:
         """Gives the jobs that the calling thread begins from now on the lane's pool and description."""

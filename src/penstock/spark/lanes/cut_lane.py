@@ -15,21 +15,16 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from penstock.errors import CheckpointError
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since, newest_reach, refuse_another_log
+from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.row_log import held_rows
 from penstock.spark.log.stream_log import SINCE, LogReader
-from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.publication.staged import BatchFiles, Staged
-from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
 
@@ -126,7 +121,6 @@ class CutLane(Lane):
         shared: SharedJobs | None = None,
     ) -> None:
         super().__init__(name, context, streams)
-        self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
         self.publisher = Publisher(
             context.layout,
             name,
@@ -137,13 +131,10 @@ class CutLane(Lane):
             held=partial(held_rows, context.layout),
         )
         self.jobs = CellJobs(context.spark, name, shared)
-        LANE.put(context.layout.lanes[name], {})
         self._cuts = Cuts(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut
         #: how long the newest cut took
         self._cut_seconds = 0.0
-        #: replaced as a whole by the lane's thread
-        self._told: Mapping[str, Any] = {}
 
     @abstractmethod
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
@@ -168,10 +159,6 @@ class CutLane(Lane):
         """Whether such a cut may become due: the lane does not end before."""
         return False
 
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
-        """The rows of a view in a published cut, for its sinks; None where it has none or is not this lane's."""
-        return None
-
     def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
         """Records a cut that was published just now."""
         self.context.events.record(
@@ -188,23 +175,10 @@ class CutLane(Lane):
             publish_seconds=spent.publish,
         )
 
-    @property
-    def reader(self) -> str:
-        """The lane's name."""
-        return self.name
-
-    def recount(self, status: StatusFile) -> None:
-        """Its cuts."""
-        status.begin_lane(self.name)
-
     def leave(self) -> None:
         """Likewise; a cut that is not published is not answered any more, what is published stays."""
         self._cuts.clear()
         super().leave()
-
-    def status(self) -> dict[str, Any]:
-        """The newest cut, by the lane's name."""
-        return {"lanes": {self.name: {"active": self.active, **self._told}}}
 
     def _halt(self) -> None:
         self.context.appended.tell()
@@ -220,11 +194,8 @@ class CutLane(Lane):
 
     def _recover(self) -> _Standing:
         """Finishes what a run before has left half done, but for a cut that is not published."""
-        newest = newest_reach(read_published(self.context.layout, self.name).batches)
+        newest = self._newest_published()
         standing = _Standing(0, {}) if newest is None else _Standing(newest[0] + 1, newest[1])
-        for stream, reader in self.readers.items():
-            if stream in standing.reach:
-                refuse_another_log(self.name, stream, reader, standing.reach[stream])
         while (cut := self._cuts.oldest()) is not None and cut.number < standing.number:
             self._hand_over(cut, self.publisher.published(cut.number))
             self._cuts.remove(cut)
@@ -364,10 +335,8 @@ class CutLane(Lane):
         files = None if published is None else published.files
         if published is not None:
             self.context.rows.published(self.name, published.figures, files)
-        for sink in self.context.sinks() if files is not None else ():
-            rows = self.rows(sink.view, cut.number, files or ())
-            if rows is not None:
-                sink.take(rows, cut.number)
+        if files is not None:
+            self._hand_rows_over(cut.number, files)
         failpoint("cut_handed_over", cut.number)
 
     def _marks(self, cut: Cut, said: Mapping[str, Any]) -> dict[StoredDocument, dict[str, Any]]:
@@ -383,7 +352,3 @@ class CutLane(Lane):
     def _tell(self, cut: int, until: Mapping[str, Reach]) -> None:
         """Notes for the status how far the lane has come: by stream the last entry that is answered."""
         self._told = {"cut": cut, "streams": {stream: reach.entry for stream, reach in until.items()}}
-
-    def _compact(self, number: int) -> None:
-        every = self.context.settings.compact_every_batches
-        self.publisher.compact_if_due(number, every, self.context.events)

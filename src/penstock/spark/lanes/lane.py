@@ -8,20 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.lanes.cuts import Reach, newest_reach, refuse_another_log
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -105,6 +108,10 @@ class Lane(ABC):
         self.name = name
         self.context = context
         self.streams = tuple(streams)
+        self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
+        #: what `status` says of it; replaced as a whole
+        self._told: Mapping[str, Any] = {}
+        LANE.put(context.layout.lanes[name], {})
         self.retries = Retries(
             streams[0].ingest.stream,
             self.part,
@@ -180,22 +187,26 @@ class Lane(ABC):
         )
 
     def status(self) -> dict[str, Any]:
-        """What `Run.status` says of the lane: parts of fields of its streams."""
-        return {}
+        """What `Run.status` says of the lane: how far it has come, by its name."""
+        return {"lanes": {self.name: {"active": self.active, **self._told}}}
 
     @property
     def before(self) -> Sequence[str]:
         """Names of the lanes that answered the same views before, while these were declared earlier."""
         return ()
 
-    @abstractmethod
     def recount(self, status: StatusFile) -> None:
         """Lets the status count what the lane has published in earlier runs and told nobody of."""
+        status.begin_lane(self.name)
+
+    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
+        """The rows of a view in a publication, for its sinks; None where it has none or is not this lane's."""
+        return None
 
     @property
-    @abstractmethod
     def reader(self) -> str:
         """Its name among the readers of its logs."""
+        return self.name
 
     @property
     def reader_names(self) -> Sequence[str]:
@@ -204,8 +215,8 @@ class Lane(ABC):
 
     def leave(self) -> None:
         """Says that the lane, which has been stopped, is needed no more: its logs wait for it no longer."""
-        for each in self.streams:
-            LogReader(self.context.layout.log(each.stream)).leave(self.reader)
+        for reader in self.readers.values():
+            reader.leave(self.reader)
 
     def explain(self) -> list[str]:
         """What `Run.explain` says of the lane beside what its streams say."""
@@ -230,6 +241,35 @@ class Lane(ABC):
         return not self._stopping.is_set() and (
             self._finishing.is_set() or all(keeper.is_complete for keeper in self.streams)
         )
+
+    def _newest_published(self) -> tuple[int, dict[str, Reach]] | None:
+        """The number of the newest publication, and how far the logs are answered by it; None before the first one.
+
+        Raises:
+            CheckpointError: a log is another, or ends before.
+        """
+        newest = newest_reach(read_published(self.context.layout, self.name).batches)
+        for stream, reach in (newest[1] if newest is not None else {}).items():
+            if stream in self.readers:
+                refuse_another_log(self.name, stream, self.readers[stream], reach)
+        return newest
+
+    def _hand_rows_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
+        """Hands the rows of a publication to the sinks of its views.
+
+        Args:
+            number: of the publication.
+            files: as its manifest lists them.
+        """
+        for sink in self.context.sinks():
+            rows = self.rows(sink.view, number, files)
+            if rows is not None:
+                sink.take(rows, number)
+
+    def _compact(self, number: int) -> None:
+        """Merges published files where there are many; see Publisher."""
+        every = self.context.settings.compact_every_batches
+        self.publisher.compact_if_due(number, every, self.context.events)
 
     def _run(self) -> None:
         try:

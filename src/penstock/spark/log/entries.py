@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.operators.ingest.arrivals import CLOCK, Arrival
 from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.arrival_steps import ArrivalStep
 from penstock.spark.storage.documents import Place
@@ -36,6 +37,8 @@ class Entry:
         progress: in the log of a view's rows, how far its windows are answered, or its rows told; None elsewhere. There `batch` is
             a publication, and `answer_all` says that rows of earlier ones are not in the log.
         steps: the arrival steps of the batch; none where all of it came at once.
+        arrivals: when its tuples arrived, and how far event times had come by then; none where no reader asks for tuples.
+        arrived_by: what says so, see `Arrived`; "" without arrivals.
     """
 
     number: int
@@ -54,11 +57,28 @@ class Entry:
     kept_before: int | None = None
     progress: Progress | None = None
     steps: tuple[ArrivalStep, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    arrived_by: str = ""
 
     @property
     def reached_or_newest(self) -> int | None:
         """The event time the stream has come to, or is taken to have come to; None before any."""
         return max((each for each in (self.reached, self.newest) if each is not None), default=None)
+
+    def arrival_of(self, moment: int) -> tuple[int, str]:
+        """When the tuple arrived with which the stream came to an event time, and what says so.
+
+        Args:
+            moment: the event time, microseconds.
+
+        Returns:
+            Microseconds since the epoch, never after `clock`. If no tuple of the entry brought the stream there, as in silence, it is the
+            entry's clock, by CLOCK.
+        """
+        if self.newest is None or self.newest < moment or not self.arrivals:
+            return self.clock, CLOCK
+        found = next((each for each in self.arrivals if each.newest >= moment), self.arrivals[-1])
+        return min(found.moment, self.clock), self.arrived_by
 
     def document(self) -> dict[str, Any]:
         """The entry as JSON."""
@@ -67,6 +87,8 @@ class Entry:
             del fields["progress"]
         if not self.steps:
             del fields["steps"]
+        if not self.arrivals:
+            del fields["arrivals"], fields["arrived_by"]
         return LOG_ENTRY.stamped(fields)
 
     @classmethod
@@ -89,4 +111,5 @@ class Entry:
             ArrivalStep(each["number"], each["newest"], tuple(each["delays"]))
             for each in fields.get("steps", ())
         )
+        fields["arrivals"] = tuple(Arrival(**each) for each in fields.get("arrivals", ()))
         return cls(**fields)

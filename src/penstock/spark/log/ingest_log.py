@@ -11,6 +11,7 @@ from itertools import chain, takewhile
 from typing import Any
 
 from penstock.errors import CheckpointError, UnexpectedDocumentError
+from penstock.operators.ingest.arrivals import Arrived
 from penstock.operators.windows.arrival_steps import StepTimes, steps_told
 from penstock.operators.windows.shard import WindowProgram
 from penstock.plan.times import BEFORE_ALL
@@ -161,6 +162,7 @@ class IngestLog:
         furthest: int | None,
         files: Mapping[str, Sequence[str]],
         steps: Mapping[int, StepTimes] | None = None,
+        arrived: Arrived | None = None,
     ) -> Iterator[dict[StoredDocument, dict[str, Any]]]:
         """Give the entry of a batch as a document, none where the stream has no log; the `with` block commits it with the manifest.
 
@@ -174,6 +176,7 @@ class IngestLog:
             furthest: its largest event time, believed or not, or None.
             files: names of its files, by kind.
             steps: its event times by arrival step, where it has such.
+            arrived: when its tuples arrived; None: not known.
 
         Raises:
             CheckpointError: another run has put an entry.
@@ -205,6 +208,8 @@ class IngestLog:
                 flush=flush,
                 kept_before=self._kept_before,
                 steps=steps_told(steps or {}, before),
+                arrivals=arrived.moments if arrived else (),
+                arrived_by=arrived.by if arrived and arrived.moments else "",
             )
             self._is_sure = False
             try:

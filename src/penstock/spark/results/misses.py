@@ -17,12 +17,15 @@ from penstock.spark.storage.store_paths import StorePath
 _MOMENT = pa.timestamp("us", "UTC")
 #: outcome of a row that tells that a window which was missed has been answered since; readers put that beside the window
 LATE = "late"
+#: `arrived`: when the tuple arrived that closed it, by what `arrived_by` says; `noticed`: when Penstock knew;
 #: `slack`: seconds of event time from its end until it was created; `seconds`: what was worked on it by then; NULL where it was not begun;
 #: `answered`: when its late answer was published
 MISSES = pa.schema(
     [
         ("window", pa.struct([("start", _MOMENT), ("end", _MOMENT)])),
-        ("created", _MOMENT),
+        ("arrived", _MOMENT),
+        ("arrived_by", pa.string()),
+        ("noticed", _MOMENT),
         ("deadline", _MOMENT),
         ("slack", pa.float64()),
         ("outcome", pa.string()),

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.monitor.figures import counted
+from penstock.operators.ingest.arrivals import FILE
 from penstock.operators.ingest.json_decode import decodable
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
@@ -102,6 +103,7 @@ class JsonSource:
         sizes = {path: size for path in paths if (size := self._size(path)) is not None}
         if not sizes:
             return self.behind.run(self.apart(df), batch)
+        batch.arrived_by = FILE
         spark = df.sparkSession
         steps = _steps(batch)
         splits = _split(

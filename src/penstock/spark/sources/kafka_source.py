@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InputError
 from penstock.monitor.figures import counted
+from penstock.operators.ingest.arrivals import RECORD
 from penstock.operators.ingest.json_decode import decodable
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.windows.arrival_steps import OffsetSteps
@@ -37,8 +38,8 @@ from penstock.spark.sources.topics import TopicsSource
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_batch, portions
-from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, CORRUPT, ORIGIN, REASON
-from penstock.spark.tasks.json_stage import Block, run_raw_json
+from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, ARRIVED, CORRUPT, ORIGIN, REASON
+from penstock.spark.tasks.json_stage import TIMESTAMP, Block, run_raw_json
 from penstock.spark.tasks.worker import TaskReport
 
 #: options that say where a stream begins and ends, and how fast it goes
@@ -47,7 +48,7 @@ _PACING = (
     *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp", "failondataloss"),
     *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
 )
-_RECORD = ("value", "topic", "partition", "offset")
+_RECORD = ("value", "topic", "partition", "offset", TIMESTAMP)
 #: records that one job of a backfill reads, so that the stream's own jobs come in between
 _PORTION_RECORDS = 1_000_000
 #: polls of 500 records, the consumer's own default, halve the rate of small records
@@ -151,9 +152,12 @@ class KafkaJsonSource:
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job over the raw values, and one over what its tasks refused."""
         steps, times = self._steps(batch), self.times
+        batch.arrived_by = RECORD
 
         def run_behind(records: DataFrame) -> list[TaskReport]:
-            tuples = decode_json(records, self._stored, self.settings.max_record_bytes, steps)
+            tuples = decode_json(
+                records, self._stored, self.settings.max_record_bytes, steps, has_arrivals=True
+            )
             if times is None:
                 return batch.run_behind(tuples)
             return batch.run_behind(times.of(tuples), RecordForm(stored=arrow_schema(self._stored)))
@@ -272,6 +276,8 @@ def decode_json(
     max_record_bytes: int,
     steps: OffsetSteps | None = None,
     options: Mapping[str, str] = NO_OPTIONS,
+    *,
+    has_arrivals: bool = False,
 ) -> DataFrame:
     """Kafka records to tuples with Spark's `from_json`: the exact path.
 
@@ -281,16 +287,20 @@ def decode_json(
         max_record_bytes: a larger record is malformed.
         steps: the records' arrival steps; None: they have none.
         options: of Spark's JSON reader.
+        has_arrivals: whether tuples get the time of their record as ARRIVED.
 
     Returns:
-        The tuple's columns and CORRUPT, REASON and ORIGIN, and ARRIVAL_STEP where they have steps.
+        The tuple's columns and CORRUPT, REASON and ORIGIN, ARRIVAL_STEP where they have steps, ARRIVED where that is
+        asked for.
     """
     wide = StructType([*schema.fields]).add(CORRUPT, StringType())
     text = F.col("value").cast("string")
     small = F.length("value") <= max_record_bytes
     parsed = F.from_json(F.when(small, text), wide, {**options, "columnNameOfCorruptRecord": CORRUPT})
-    frame = records.select("value", "topic", "partition", "offset", parsed.alias("tuple"))
+    frame = records.select("*", parsed.alias("tuple"))
     arrival = [] if steps is None else [_step_of(steps).alias(ARRIVAL_STEP)]
+    if has_arrivals:
+        arrival.append(F.col(TIMESTAMP).alias(ARRIVED))
     reason = (
         F.when(F.col("value").isNull(), "no value")
         .when(F.length("value") > max_record_bytes, "record too large")

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.monitor.figures import counted
+from penstock.operators.ingest.arrivals import FILE
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
@@ -93,6 +94,7 @@ class ParquetSource:
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
         """One job in the scan, one behind a DataFrame for the files that need it."""
+        batch.arrived_by = FILE
         expected = arrow_schema(self._stored)
         as_they_are = df.sparkSession.conf.get(_REBASE_MODE, "CORRECTED") == "CORRECTED"
         groups: list[RowGroup] = []

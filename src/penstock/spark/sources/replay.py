@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.errors import CheckpointError, SqlError
+from penstock.operators.ingest.arrivals import REPLAY
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.recovery.causes import Cause
@@ -230,8 +231,10 @@ class ReplaySource:
         return self._parquet.frame(spark)
 
     def run(self, df: DataFrame, batch: BoundBatch) -> list[TaskReport]:
-        """The Parquet source's jobs."""
-        return self._parquet.run(df, batch)
+        """The Parquet source's jobs; a chunk's file has the time of its release."""
+        reports = self._parquet.run(df, batch)
+        batch.arrived_by = REPLAY
+        return reports
 
     def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:
         """The paths of the chunks that were played before."""

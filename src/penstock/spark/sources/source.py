@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampType
 
 from penstock.errors import InputError
+from penstock.operators.ingest.arrivals import FILE, PLANNED
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
@@ -65,6 +66,7 @@ class BoundBatch:
         pace: event time that one place of the source brings, microseconds; None: nothing is known of it.
         places: of the source in the batch (offsets, rows), where it knows an order of arrival; 0: it knows none.
         steps: arrival steps it is cut into.
+        arrived_by: what says when its tuples arrived, see `Arrived`.
     """
 
     number: int
@@ -83,6 +85,7 @@ class BoundBatch:
     pace: float | None = None
     places: int = 0
     steps: int = 1
+    arrived_by: str = PLANNED
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
@@ -339,6 +342,8 @@ class DataFrameSource:
         if batch.checkpoint is None:
             return df
         times = times_of_batch(batch.checkpoint, batch.number) or {}
+        if times and self.stamp is None:
+            batch.arrived_by = FILE
         if self.read is None:
             _refuse_signs(list(times))
             return df

@@ -22,6 +22,8 @@ CORRUPT, REASON, ORIGIN = "__penstock_record", "__penstock_reason", "__penstock_
 QUARANTINED = {"record": CORRUPT, "origin": ORIGIN, "reason": REASON}
 #: column of the arrival step (INT), where the source knows it
 ARRIVAL_STEP = "__penstock_step"
+#: column of the moment of arrival (TIMESTAMP), where the source knows it
+ARRIVED = "__penstock_arrived"
 
 
 def run_behind_dataframe(
@@ -76,7 +78,10 @@ def batch_processor(
 
         if ARRIVAL_STEP in batch.schema.names:
             steps = batch.column(ARRIVAL_STEP).to_numpy(zero_copy_only=False).astype(np.int8)
-        task.process(wide, tuples, steps=steps)
+        arrived = None
+        if ARRIVED in batch.schema.names:
+            arrived = batch.column(ARRIVED).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        task.process(wide, tuples, steps=steps, arrived=arrived)
 
     return process
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
-from penstock.spark.tasks.parquet_files import local_path
+from penstock.spark.tasks.parquet_files import local_path, stamp_of
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 
 #: bytes that are read and decoded at a time
@@ -154,6 +154,9 @@ class _Copies:
 
 def _run_segment(task: Task, segment: Segment, decoder: BlockDecoder, copies: _Copies) -> None:
     most = task.stage.program.settings.batch_rows
+    stamp = stamp_of(segment.path)
+    assert stamp is not None, "planned for local files"
+    arrived = stamp.modified_ns // 1_000
     for text in _pieces(segment):
         lines = Records.of_lines(text)
         for first in range(0, len(lines), most):
@@ -162,7 +165,7 @@ def _run_segment(task: Task, segment: Segment, decoder: BlockDecoder, copies: _C
             if not is_decoded.all():
                 copies.add(segment.path, records.where(~is_decoded).as_lines())
             if batch.num_rows:
-                task.process(batch, tuples, steps=task.steps_of(batch, segment.step))
+                task.process(batch, tuples, steps=task.steps_of(batch, segment.step), arrived=arrived)
 
 
 def _pieces(segment: Segment) -> Iterator[bytes]:

@@ -15,6 +15,8 @@ from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 
+#: column of Kafka's time of a record
+TIMESTAMP = "timestamp"
 #: (topic or None where there is but one, partition, first offset, last offset)
 Block = tuple[str | None, int, int, int]
 
@@ -30,7 +32,7 @@ def run_raw_json(
     """Runs one job over raw records.
 
     Args:
-        df: the columns value, partition, offset and, where there are several topics, topic.
+        df: the columns value, partition, offset and, where there are several topics, topic; TIMESTAMP where arrivals are wanted.
         schema: the columns of the records.
         program: the bound plan.
         context: what the tasks need.
@@ -75,7 +77,9 @@ def _take_in(task: Task, batch: pa.RecordBatch, decoder: BlockDecoder, steps: Of
         batch = batch.filter(pa.array(is_decoded))
         for record in range(len(apart)):
             task.refused.extend(_blocks(apart.slice(record, 1)))
-    task.process(decoded, tuples, steps=None if steps is None else _steps(steps, batch))
+    own = None if steps is None else _steps(steps, batch)
+    arrived = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy() if TIMESTAMP in batch.schema.names else None
+    task.process(decoded, tuples, steps=own, arrived=arrived)
 
 
 def _steps(steps: OffsetSteps, batch: pa.RecordBatch) -> Steps:

@@ -108,12 +108,13 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     reader = RowGroupReader(group, program.dictionaries)
     columns, batch_rows = program.columns, program.settings.batch_rows
     is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.bounding_encoders))
+    arrived = None if group.stamp is None else group.stamp.modified_ns // 1_000
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
         observed = program.windows.time if program.windows else program.event_time
         if observed is not None:
             for batch in reader.batches([observed], batch_rows):
-                task.stage.observe_times(batch, task.steps_of(batch, group.step))
+                task.stage.observe_times(batch, task.steps_of(batch, group.step), arrived)
         return
     first = program.needed if is_matched else program.gathered
     rest = [name for name in columns if name not in first]
@@ -123,7 +124,7 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
         late.at(batch, offset)
         offset += batch.num_rows
         steps = task.steps_of(batch, group.step)
-        task.process(batch, late.tuples, is_matched=is_matched, steps=steps)
+        task.process(batch, late.tuples, is_matched=is_matched, steps=steps, arrived=arrived)
 
 
 class _LateColumns:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import Broadcast, TaskContext
 
 from penstock.monitor.figures import counted
+from penstock.operators.ingest.arrivals import Ints
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
 from penstock.operators.python_values import python_values
@@ -266,6 +267,7 @@ class Task:
         *,
         is_matched: bool = True,
         steps: Steps | None = None,
+        arrived: Ints | int | None = None,
     ) -> None:
         """Matches a batch and stages its matched tuples.
 
@@ -274,13 +276,14 @@ class Task:
             tuples: gives the tuple's own columns of the rows where the mask is true.
             is_matched: see `MapStage.process`.
             steps: the tuples' arrival steps; None: all are of the last one.
+            arrived: see `MapStage.process`.
         """
         if steps is None:
             steps = self.steps_of(batch)
         try:
-            mask, queries = self.stage.process(batch, is_matched=is_matched, steps=steps)
+            mask, queries = self.stage.process(batch, is_matched=is_matched, steps=steps, arrived=arrived)
         except TooManyMatchesError:
-            self._process_halves(batch, tuples, steps)
+            self._process_halves(batch, tuples, steps, arrived)
             return
         self._stage_runs(all_held=False)
         if self.stage.too_late is not None:
@@ -310,6 +313,7 @@ class Task:
         batch: pa.RecordBatch,
         tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
         steps: Steps | None,
+        arrived: Ints | int | None,
     ) -> None:
         rows = batch.num_rows
         for first, last in ((0, rows // 2), (rows // 2, rows)):
@@ -320,7 +324,8 @@ class Task:
                 return tuples(whole)
 
             own = None if steps is None else steps[first:last]
-            self.process(batch.slice(first, last - first), of_half, steps=own)
+            when = arrived[first:last] if isinstance(arrived, np.ndarray) else arrived
+            self.process(batch.slice(first, last - first), of_half, steps=own, arrived=when)
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""

@@ -153,6 +153,12 @@ class Script:
         return tuple(item for item in self.statements if isinstance(item, CreateTable))
 
     @property
+    def has_deadlines(self) -> bool:
+        """Whether some view has a deadline."""
+        windows = (each.query for each in self.views if isinstance(each.query, WindowQuery))
+        return any(each.hints.deadline_seconds is not None for each in windows)
+
+    @property
     def views(self) -> tuple[CreateView, ...]:
         """The views in order."""
         return tuple(item for item in self.statements if isinstance(item, CreateView))

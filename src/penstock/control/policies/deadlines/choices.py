@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from penstock.control.policies.deadlines.disciplines import (
     BEST_EFFORT,
@@ -22,7 +23,8 @@ _OURS = DeadlineSettings()
 _PAPER = DeadlineSettings(feedback=PAPER_FEEDBACK, prediction=PredictionSettings(bound_factor=1.0))
 
 _CHOICES: Mapping[str, tuple[Discipline, DeadlineSettings]] = {
-    "paper": (PAPER, _PAPER),
+    # as printed, one order that stalls would shed every later window of its query
+    "paper": (replace(PAPER, trial_share=0.05, idle_share=0.5), _PAPER),
     "edf": (EDF, _OURS),
     "dbp": (DBP, _OURS),
     "dwcs": (DWCS, _OURS),

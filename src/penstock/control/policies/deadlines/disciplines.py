@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.prediction import expiration_factor
 from penstock.plan.deadlines import WindowSpan, WindowWork
+
+MISSES = "predicted to miss its deadline"
+#: an instance that has waited for no more than so much of its deadline may still be in time, if it costs less than predicted
+_FRESH = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class Instance:
         deadline: t_create + D.
         span: its tuples.
         arrival: ascending over all queries, in the order they were told of.
+        noticed: when it was known, or will be, by the clock: nobody can begin it before.
     """
 
     number: int
@@ -32,6 +38,7 @@ class Instance:
     deadline: float
     span: WindowSpan
     arrival: int
+    noticed: float
 
 
 class Backlog(Protocol):
@@ -137,6 +144,35 @@ class Candidate:
     factor: float
 
 
+def is_hopeless(backlog: Backlog) -> bool:
+    """Whether the newest instance is predicted to take longer than there was time when it was noticed."""
+    newest = backlog.instances[-1]
+    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.noticed
+
+
+def tried_again(backlogs: Sequence[Backlog], now: float, share: float) -> Choice | None:
+    """Begin the newest instance of a query of which all are shed and none was measured for long: it may cost less than it did.
+
+    Args:
+        backlogs: of all queries.
+        now: by the clock.
+        share: of a processor that all such queries take together at most; 0: nothing is tried.
+
+    Returns:
+        The order, abandoned at its deadline; None where none is due.
+    """
+    hopeless = [each for each in backlogs if each.instances and each.busy_until is None and is_hopeless(each)]
+    for each in hopeless if share else ():
+        newest = each.instances[-1]
+        most = newest.deadline - newest.noticed
+        is_due = now - each.measured_at >= most * len(hopeless) / share
+        if each.measured_at > -inf and is_due and now - newest.noticed <= _FRESH * most:
+            passed_over = (each, len(each.instances) - 1, MISSES)
+            shed = [passed_over] if len(each.instances) > 1 else []
+            return Choice(each, shed, "tried again: not measured for a long time")
+    return None
+
+
 #: smaller is first
 Rank = Callable[[Candidate], tuple[float, ...]]
 
@@ -149,14 +185,20 @@ class RankedDiscipline:
         name: of the rule.
         rank: the rule.
         predicts: sheds candidates whose predicted expiration factor is above 1, before it ranks.
+        trial_share, idle_share: see `tried_again`; the second where nothing else can be begun. Without them a query whose
+            predictions shed everything is never measured again.
     """
 
     name: str
     rank: Rank
     predicts: bool
+    trial_share: float = 0.0
+    idle_share: float = 0.0
 
     def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:  # noqa: ARG002
         """Chooses for one idle processor; see `Discipline.choose`."""
+        if (tried := tried_again(backlogs, now, self.trial_share)) is not None:
+            return tried
         candidates: list[Candidate] = []
         shed = []
         for backlog in backlogs:
@@ -171,9 +213,9 @@ class RankedDiscipline:
                     break
                 hopeless += 1
             if hopeless:
-                shed.append((backlog, hopeless, "predicted to miss its deadline"))
+                shed.append((backlog, hopeless, MISSES))
         if not candidates:
-            return Choice(None, shed, "")
+            return tried_again(backlogs, now, self.idle_share) or Choice(None, shed, "")
         first = min(candidates, key=self.rank)
         return Choice(first.backlog, shed, f"first of {len(candidates)} by {self.name}")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.plan.deadlines import LossConstraint
+
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSettings:
@@ -14,6 +16,7 @@ class FeedbackSettings:
 
     Attributes:
         period: monitoring period, seconds.
+        least_instances: a period of a query goes on until so many instances have an outcome, and at least m.
         step: rho is multiplied by 1 + step or divided by it; 0: never changed.
         fall: the deadline satisfaction ratio has fallen where it is lower than in the period before by more.
         high: a load shedding ratio or false prediction ratio above is high.
@@ -26,6 +29,7 @@ class FeedbackSettings:
     """
 
     period: float = 3.0
+    least_instances: int = 5
     step: float = 0.0
     fall: float = 0.05
     high: float = 0.1
@@ -98,14 +102,16 @@ class Feedback:
 
     Args:
         settings: periods, steps, thresholds.
+        constraint: the query's (k, m): a period with fewer than m instances says nothing of it.
 
     Attributes:
         counts: of the period that is under way.
         overloaded: the last period with outcomes was one of overload.
     """
 
-    def __init__(self, settings: FeedbackSettings) -> None:
+    def __init__(self, settings: FeedbackSettings, constraint: LossConstraint) -> None:
         self._settings = settings
+        self._least = max(settings.least_instances, constraint.m)
         self._before: float | None = None
         self._were_failing = False
         self.counts = PeriodCounts()
@@ -119,8 +125,10 @@ class Feedback:
             return self._were_failing
         return counts.failed > counts.instances
 
-    def end_period(self) -> PeriodCounts:
-        """Ends the period, and returns what was counted in it."""
+    def end_period(self) -> PeriodCounts | None:
+        """Ends the period, and returns what was counted in it; None: it goes on, as it has too few instances."""
+        if self.counts.instances + self.counts.failed < self._least:
+            return None
         self._were_failing = self.failing
         ended, self.counts = self.counts, PeriodCounts()
         if ended.failed and not ended.instances:

@@ -41,6 +41,12 @@ class InstanceForecast:
         later = sum(each.created > first for each in self._recent)
         return (self._recent[-1].created - first) / later if later else 0.0
 
+    @property
+    def lag(self) -> float:
+        """Seconds from creation until it is noticed, the mean of the last ones; 0 where none are known."""
+        lags = [each.noticed - each.created for each in self._recent]
+        return sum(lags) / len(lags) if lags else 0.0
+
     def until(self, due: float, now: float) -> list[Instance]:
         """The next ones to be created whose deadline is not after `due`, in their order, each as large as the newest; overdue ones
         are left out, and so are those beyond the first 16.
@@ -56,10 +62,10 @@ class InstanceForecast:
         tuples = (newest.span.last - oldest.span.last) / (len(self._recent) - 1)
         past = max(0, ceil((now - newest.created) / hop) - 1)
         last = min(int((due - newest.deadline) / hop + 1e-9), past + _MOST)
-        return [_later(newest, number, hop, tuples) for number in range(past + 1, last + 1)]
+        return [_later(newest, number, hop, tuples, self.lag) for number in range(past + 1, last + 1)]
 
 
-def _later(newest: Instance, number: int, hop: float, tuples: float) -> Instance:
+def _later(newest: Instance, number: int, hop: float, tuples: float, lag: float) -> Instance:
     seconds, by = number * hop, round(number * tuples)
     return Instance(
         newest.number + number,
@@ -67,4 +73,5 @@ def _later(newest: Instance, number: int, hop: float, tuples: float) -> Instance
         newest.deadline + seconds,
         WindowSpan(newest.span.first + by, newest.span.last + by),
         newest.arrival + number,
+        newest.created + seconds + lag,
     )

@@ -13,13 +13,17 @@ from heapq import heapreplace, nsmallest
 from itertools import groupby, takewhile
 from math import inf
 
-from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Instance
+from penstock.control.policies.deadlines.disciplines import (
+    MISSES,
+    Backlog,
+    Choice,
+    Instance,
+    is_hopeless,
+    tried_again,
+)
 from penstock.control.policies.deadlines.prediction import expiration_factor
 from penstock.plan.deadlines import WindowSpan
 
-_MISSES = "predicted to miss its deadline"
-#: an instance that has waited for no more than so much of its deadline may still be in time, if it costs less than predicted
-_FRESH = 0.25
 #: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
 _PLANNED = 100
 
@@ -117,6 +121,7 @@ class PlannedDiscipline:
             not measured for so long, has its newest instance worked out to the end where nothing else can be in time; and
             the next ones at once, as long as each takes clearly less. Otherwise predictions that shed everything would never be
             corrected, and a query that has fallen behind so far would never come back.
+        probe_share: of a processor, for such a query whose instances are worked out afresh: it has nothing to come nearer by.
         trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
     """
 
@@ -126,13 +131,14 @@ class PlannedDiscipline:
     early_up_to: float = 1.2
     largest_margin: float = 0.1
     probe_seconds: float = 2.0
+    probe_share: float = 0.1
     trial_share: float = 0.05
     name: str = "planned"
     predicts: bool = True
 
     def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
-        tried = self._tried(backlogs, now)
+        tried = tried_again(backlogs, now, self.trial_share)
         if tried is not None:
             return tried
         last = nsmallest(_PLANNED, (each for backlog in backlogs for each in backlog.instances), _urgency)[-1]
@@ -159,24 +165,8 @@ class PlannedDiscipline:
             passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
             return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
-        return self._nothing_fits(
-            [each for each in backlogs if each.instances and each.busy_until is None], now
-        )
-
-    def _tried(self, backlogs: Sequence[Backlog], now: float) -> Choice | None:
-        """Begins the newest instance of a query of which all were given up for long, should it cost less than it did."""
-        hopeless = [
-            each for each in backlogs if each.instances and each.busy_until is None and _hopeless(each)
-        ]
-        for each in hopeless:
-            newest = each.instances[-1]
-            most = newest.deadline - newest.created
-            is_due = now - each.measured_at >= most * len(hopeless) / self.trial_share
-            if each.measured_at > -inf and is_due and now - newest.created <= _FRESH * most:
-                passed_over = (each, len(each.instances) - 1, _MISSES)
-                shed = [passed_over] if len(each.instances) > 1 else []
-                return Choice(each, shed, "tried again: not measured for a long time")
-        return None
+        waiting = [each for each in backlogs if each.instances and each.busy_until is None]
+        return self._nothing_fits(waiting, now, is_only=len(backlogs) == 1)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
@@ -194,17 +184,17 @@ class PlannedDiscipline:
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
             seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
-            created, deadline = link.instance.created, link.instance.deadline
+            noticed, deadline = link.instance.noticed, link.instance.deadline
             begin = max(processors[0], ready[link.chain])
             end = begin + seconds
-            latest = max((created + deadline) / 2, created + longest)
+            latest = max((noticed + deadline) / 2, noticed + longest)
             if end > deadline or begin > latest:
                 return place
             heapreplace(processors, end)
             ready[link.chain] = end
         return None
 
-    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float) -> Choice:
+    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float, *, is_only: bool) -> Choice:
         """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""
         chances = [
             (
@@ -223,16 +213,24 @@ class PlannedDiscipline:
             ]
             return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
         behind = [
-            (-inf if each.catching_up else each.measured_at, number)
+            (-inf if each.catching_up else each.measured_at + self._rests(each, is_only=is_only), number)
             for number, each in enumerate(backlogs)
-            if _hopeless(each)
+            if is_hopeless(each)
         ]
-        since, number = min(behind, default=(inf, 0))
-        if now - since < self.probe_seconds:
-            shed = [(each, len(each.instances), _MISSES) for each in backlogs]
+        due, number = min(behind, default=(inf, 0))
+        if now < due:
+            shed = [(each, len(each.instances), MISSES) for each in backlogs]
             return Choice(None, shed, "")
         hopeless = [len(each.instances) - (other == number) for other, each in enumerate(backlogs)]
         return _only(backlogs, number, hopeless, "no prediction fits: measured again", firm=False)
+
+    def _rests(self, backlog: Backlog, *, is_only: bool) -> float:
+        """Seconds from one measurement of a hopeless query to the next; that of an only query keeps nobody waiting."""
+        if is_only or backlog.demand.alone < 1:
+            return self.probe_seconds
+        newest = backlog.instances[-1]
+        seconds = backlog.predict(newest.span, backlog.base)[0]
+        return max(self.probe_seconds, seconds / self.probe_share)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:
@@ -243,11 +241,5 @@ def _only(
     backlogs: Sequence[Backlog], number: int, hopeless: Sequence[int], reason: str, firm: bool
 ) -> Choice:
     """Runs an instance of a backlog; of each backlog, so many of the oldest instances are shed."""
-    shed = [(each, count, _MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
+    shed = [(each, count, MISSES) for each, count in zip(backlogs, hopeless, strict=True) if count]
     return Choice(backlogs[number], shed, reason, firm)
-
-
-def _hopeless(backlog: Backlog) -> bool:
-    """Whether the newest instance takes longer than its whole deadline."""
-    newest = backlog.instances[-1]
-    return backlog.predict(newest.span, backlog.base)[0] > newest.deadline - newest.created

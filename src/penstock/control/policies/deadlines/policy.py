@@ -5,7 +5,6 @@ Source: Wu, Gu, Lyu, Yu, sections 3 and 4.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -15,7 +14,6 @@ from penstock.control.actions import (
     AdjustPrediction,
     GiveUpInstance,
     RaiseOverload,
-    ReportViolation,
     StartOrder,
 )
 from penstock.control.events import (
@@ -29,10 +27,8 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
-from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.disciplines import Choice, Discipline, Instance
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
-from penstock.control.policies.deadlines.forecast import InstanceForecast
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.prediction import (
     CostPredictor,
@@ -40,11 +36,13 @@ from penstock.control.policies.deadlines.prediction import (
     UnitCosts,
     expiration_factor,
 )
-from penstock.control.policies.deadlines.standing import DeadlineStanding, Outcomes
-from penstock.plan.deadlines import WindowSpan, WindowWork
+from penstock.control.policies.deadlines.queries import CATCHES_UP, Order, QueryState
+from penstock.control.policies.deadlines.standing import DeadlineStanding
 
-#: a query that is behind comes nearer where an order takes so much of what the one before took
-_CATCHES_UP = 0.9
+#: a lot is over when so much of the time is that any instance of it has left
+_OF_TIME_LEFT = 0.25
+#: predictions that are added up come out so much longer, seconds
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,84 +60,27 @@ class DeadlineSettings:
     believed: UnitCosts = field(default_factory=UnitCosts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    instance: Instance
-    predicted: float
-    work: WindowWork
-    firm: bool
-    started: float
+@dataclass(slots=True, eq=False)
+class _Lot:
+    """Orders that are begun together on one processor.
 
-    def end(self, now: float) -> float:
-        """When it is predicted to end, not before now."""
-        return max(now, self.started + self.predicted)
+    Attributes:
+        number: tells lots apart.
+        end: when they are predicted to end, by the clock.
+        until: no further order may end later.
+        orders: how many there are.
+    """
 
+    number: int
+    end: float
+    until: float = inf
+    orders: int = 0
 
-@dataclass(slots=True)
-class _Query:
-    """A query with what waits of it: a `Backlog`."""
-
-    bound: DeadlineBound
-    predictor: CostPredictor
-    history: LossHistory
-    feedback: Feedback
-    constraint: CurrentConstraint
-    instances: deque[Instance] = field(default_factory=deque)
-    forecast: InstanceForecast = field(default_factory=InstanceForecast)
-    running: _Order | None = None
-    processed: WindowSpan | None = None
-    busy_until: float | None = None
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    distance: int = 0
-    #: as of the newest instance
-    demand: Demand = field(default_factory=Demand)
-    catching_up: bool = False
-    #: what the last order took that was not firm, if none was firm since
-    late_seconds: float = inf
-
-    @property
-    def base(self) -> WindowSpan | None:
-        return self.processed if self.running is None else self.running.instance.span
-
-    @property
-    def spread(self) -> float:
-        return self.predictor.spread
-
-    @property
-    def measured_at(self) -> float:
-        return self.predictor.measured_at
-
-    def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
-        return self.predictor.predict(span, base)
-
-    def created(self, instance: Instance) -> None:
-        """An instance waits; what is asked follows."""
-        self.instances.append(instance)
-        self.forecast.created(instance)
-        self.demand = Demand.of(
-            self.forecast.newest, self.forecast.hop, self.predict, self.bound.query.constraint
-        )
-
-    def expected(self, due: float, now: float) -> Sequence[Instance]:
-        return self.forecast.until(due, now)
-
-    def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
-        """An outcome is known: the allowance follows."""
-        declared, before = self.bound.query.constraint, self.constraint
-        self.constraint = before.satisfied(declared) if satisfied else before.missed(declared)
-        self.history.add(not satisfied)
-        self.distance = self.history.distance()
-        if self.constraint.violating and not before.violating:
-            reason = f"more than {declared.k} of {declared.m} consecutive windows were lost"
-            yield ReportViolation(self.bound.stream, self.bound.version, reason, self.figures())
-
-    def figures(self) -> dict[str, float | int | str]:
-        return {
-            "k'": self.constraint.k,
-            "m'": self.constraint.m,
-            "distance": self.distance,
-            "rho": round(self.predictor.rho, 4),
-        }
+    def add(self, order: Order, now: float) -> None:
+        """An order runs behind those that are there."""
+        self.end += order.predicted
+        self.until = min(self.until, now + _OF_TIME_LEFT * (order.instance.deadline - now))
+        self.orders += 1
 
 
 class DeadlinePolicy:
@@ -160,8 +101,10 @@ class DeadlinePolicy:
         self._discipline = discipline
         self._settings = settings
         self._clock = clock
-        self._queries: dict[str, _Query] = {}
+        self._queries: dict[str, QueryState] = {}
         self._arrived = 0
+        #: number of the newest lot
+        self._lots = 0
         self._period_end = clock() + settings.feedback.period
 
     def handle(self, event: Event) -> list[Action]:
@@ -174,7 +117,7 @@ class DeadlinePolicy:
             case DeadlineDropped():
                 self._queries.pop(event.stream, None)
             case ProcessorsIdle():
-                actions += self._choose(now, event.processors)
+                actions += self._choose(now, event)
             case InstanceCreated() | OrderEnded() | OrderAbandoned() | OrderFailed():
                 query = self._queries.get(event.stream)
                 if query is not None and query.bound.version == event.version:
@@ -197,6 +140,7 @@ class DeadlinePolicy:
             query.predictor.costs,
             query.feedback.overloaded,
             query.feedback.failing,
+            query.forecast.lag,
         )
 
     def memory(self, stream: str) -> QueryMemory:
@@ -229,24 +173,28 @@ class DeadlinePolicy:
         if self._settings.feedback.step:
             query.predictor.rho = memory.rho
 
-    def _bound(self, event: DeadlineBound) -> _Query:
+    def _bound(self, event: DeadlineBound) -> QueryState:
         query, settings = event.query, self._settings
-        made = _Query(
+        made = QueryState(
             event,
             CostPredictor(query, settings.prediction, settings.believed),
             LossHistory(query.constraint),
-            Feedback(settings.feedback),
+            Feedback(settings.feedback, query.constraint),
             CurrentConstraint.of(query.constraint),
         )
         made.distance = made.history.distance()
         return made
 
     def _heard(
-        self, query: _Query, event: InstanceCreated | OrderEnded | OrderAbandoned | OrderFailed, now: float
+        self,
+        query: QueryState,
+        event: InstanceCreated | OrderEnded | OrderAbandoned | OrderFailed,
+        now: float,
     ) -> Iterator[Action]:
         if isinstance(event, InstanceCreated):
             deadline = event.created + query.bound.query.deadline
-            instance = Instance(event.number, event.created, deadline, event.span, self._arrived)
+            noticed = event.created if event.noticed is None else event.noticed
+            instance = Instance(event.number, event.created, deadline, event.span, self._arrived, noticed)
             query.created(instance)
             self._arrived += 1
             query.outcomes.created += 1
@@ -265,9 +213,11 @@ class DeadlinePolicy:
             query.predictor.measured(now, event.work or order.work, order.predicted, parts)
             query.processed = order.instance.span if event.is_carried else None
             if not order.firm:
-                query.catching_up = event.seconds < _CATCHES_UP * query.late_seconds
+                query.catching_up = event.seconds < CATCHES_UP * query.late_seconds
                 query.late_seconds = event.seconds
             satisfied = now <= order.instance.deadline
+            if satisfied and order.started + order.predicted > order.instance.deadline:
+                yield from query.expect_less()
         if satisfied:
             query.outcomes.released += 1
             counts.satisfied += 1
@@ -277,43 +227,68 @@ class DeadlinePolicy:
             counts.lost += not order.firm
         yield from query.settle(satisfied)
 
-    def _choose(self, now: float, processors: int) -> Iterator[Action]:
+    def _choose(self, now: float, event: ProcessorsIdle) -> Iterator[Action]:
         for query in self._queries.values():
             yield from self._expire(query, now)
-        for idle in range(processors, 0, -1):
-            backlogs = list(self._queries.values())
-            if not any(each.instances and each.running is None for each in backlogs):
-                return
-            choice = self._discipline.choose(backlogs, now, [now] * idle + self._busy(now))
+        lots = [_Lot(self._lots + number + 1, now) for number in range(event.processors)]
+        self._lots += len(lots)
+        filling = list(lots)
+        while filling and any(each.instances and each.running is None for each in self._queries.values()):
+            lot = min(filling, key=lambda each: each.end)
+            busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
+            choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
+            if lot.orders and not self._fits(choice, lot, now, event.together_seconds):
+                filling.remove(lot)
+                continue
             for backlog, count, reason in choice.shed:
-                assert isinstance(backlog, _Query)
+                assert isinstance(backlog, QueryState)
                 for _ in range(count):
                     yield from self._shed(backlog, reason, now)
             if choice.run is None:
                 return
-            assert isinstance(choice.run, _Query)
-            yield self._start(choice.run, choice, now)
+            assert isinstance(choice.run, QueryState)
+            yield self._start(choice.run, choice, lot)
+            order = choice.run.running
+            assert order is not None, "it was begun"
+            lot.add(order, now)
+            # on one whose cost is not known yet nothing may depend
+            if not order.firm or not order.predicted or not event.together_seconds:
+                filling.remove(lot)
 
-    def _busy(self, now: float) -> list[float]:
-        """When each running order is predicted to end."""
-        found = []
+    def _fits(self, choice: Choice, lot: _Lot, now: float, most: float) -> bool:
+        """Whether an order may run behind others of its lot, of which no result is visible before all are worked out."""
+        query = choice.run
+        if not isinstance(query, QueryState) or not choice.firm:
+            return False
+        passed_over = next((count for backlog, count, _ in choice.shed if backlog is query), 0)
+        instance = query.instances[passed_over]
+        seconds = query.predict(instance.span, query.base)[0]
+        until = min(lot.until, now + most, now + _OF_TIME_LEFT * (instance.deadline - now))
+        return seconds > 0 and lot.end + seconds <= until + _ROUNDING
+
+    def _busy(self, now: float, filling: Sequence[_Lot]) -> list[float]:
+        """When each lot of running orders is predicted to end, but for those that are being filled."""
+        ends: dict[int, float] = {}
         for query in self._queries.values():
             query.busy_until = None if query.running is None else query.running.end(now)
-            found += [] if query.busy_until is None else [query.busy_until]
-        return found
+            if query.running is not None and query.busy_until is not None:
+                ends[query.running.lot] = max(query.busy_until, ends.get(query.running.lot, 0.0))
+        return [end for lot, end in ends.items() if all(each.number != lot for each in filling)]
 
-    def _start(self, query: _Query, choice: Choice, now: float) -> Action:
+    def _start(self, query: QueryState, choice: Choice, lot: _Lot) -> Action:
         instance = query.instances.popleft()
         seconds, work = query.predict(instance.span, query.base)
-        query.running = _Order(instance, seconds, work, choice.firm, now)
+        query.running = Order(instance, seconds, work, choice.firm, lot.end, lot.number)
         if choice.firm:
             query.late_seconds, query.catching_up = inf, False
-        figures = self._figures(query, instance, seconds, now)
+        figures = self._figures(query, instance, seconds, lot.end)
         figures |= {"new": work.new, "expired": work.expired}
         stream, version = query.bound.stream, query.bound.version
-        return StartOrder(stream, version, choice.reason, figures, instance.number, work, choice.firm)
+        return StartOrder(
+            stream, version, choice.reason, figures, instance.number, work, choice.firm, lot.number
+        )
 
-    def _shed(self, query: _Query, reason: str, now: float) -> Iterator[Action]:
+    def _shed(self, query: QueryState, reason: str, now: float) -> Iterator[Action]:
         instance = query.instances.popleft()
         seconds, _ = query.predict(instance.span, query.base)
         figures = self._figures(query, instance, seconds, now)
@@ -324,7 +299,7 @@ class DeadlinePolicy:
         )
         yield from query.settle(satisfied=False)
 
-    def _expire(self, query: _Query, now: float) -> Iterator[Action]:
+    def _expire(self, query: QueryState, now: float) -> Iterator[Action]:
         """Gives up what waited beyond its deadline: shed by a discipline that predicts, as no time left."""
         if query.running is not None:
             return
@@ -349,7 +324,7 @@ class DeadlinePolicy:
             yield from query.settle(satisfied=False)
 
     def _figures(
-        self, query: _Query, instance: Instance, seconds: float, now: float
+        self, query: QueryState, instance: Instance, seconds: float, now: float
     ) -> dict[str, float | int | str]:
         factor = expiration_factor(seconds, instance.deadline, now)
         return {
@@ -370,7 +345,7 @@ class DeadlinePolicy:
         self._period_end += ((now - self._period_end) // period + 1) * period
         for query in self._queries.values():
             ended = query.feedback.end_period()
-            if not ended.instances:
+            if ended is None or not ended.instances:
                 continue
             stream, version, figures = query.bound.stream, query.bound.version, ended.figures()
             rho, before = query.feedback.corrected(query.predictor.rho, ended), query.predictor.rho
@@ -380,5 +355,5 @@ class DeadlinePolicy:
                 reason = f"the deadline satisfaction ratio fell: costs were {kind}-estimated"
                 yield AdjustPrediction(stream, version, reason, {**figures, "rho_before": before, "rho": rho})
             if query.feedback.overload_begins(ended):
-                reason = f"{ended.satisfied} of {ended.instances} windows of the last {period:g} s met their deadline"
+                reason = f"{ended.satisfied} of {ended.instances} windows met their deadline"
                 yield RaiseOverload(stream, version, reason, figures)

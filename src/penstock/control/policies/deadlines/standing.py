@@ -40,6 +40,7 @@ class DeadlineStanding:
         costs: unit costs as measured.
         overloaded: by the last monitoring period.
         failing: most instances fail, by the current monitoring period or the last one.
+        notice_seconds: from the arrival of the tuple that closes a window until that is known, the mean of the newest ones.
     """
 
     outcomes: Outcomes
@@ -50,3 +51,4 @@ class DeadlineStanding:
     costs: UnitCosts
     overloaded: bool
     failing: bool
+    notice_seconds: float

@@ -108,7 +108,7 @@ class FollowedView:
         unsettled = self.open.values()
         return ViewStands(
             self._creation.state(
-                CreatedWindow(each.end, each.entry, each.slack, each.coverage) for each in unsettled
+                CreatedWindow(each.end, each.entry, each.slack, each.coverage, each.due) for each in unsettled
             )
         )
 
@@ -155,7 +155,6 @@ class FollowedView:
         tuples = tuples_of(
             [RunSlice(each.run, each.after, each.until) for each in runs], self._columns, [_EVER]
         )
-        created = entry.clock / 1e6
         for window, span in self._creation.take_in(
             Brought(
                 entry.number,
@@ -166,15 +165,19 @@ class FollowedView:
                 every=entry.answer_all or entry.ended,
             )
         ):
+            arrived, by = entry.arrival_of(window.due)
             instance = Instance(
                 self.registered.number,
                 window.end - self._plan.windows.size,
                 window.end,
                 entry.number,
-                created,
-                created + self.query.deadline,
+                arrived / 1e6,
+                entry.clock / 1e6,
+                arrived / 1e6 + self.query.deadline,
                 window.slack,
                 window.coverage,
+                by,
+                window.due,
             )
             self.open[window.end] = instance
             yield instance, span

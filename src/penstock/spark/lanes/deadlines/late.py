@@ -19,7 +19,7 @@ from penstock.spark.lanes.deadlines.ledger import OWING, Instance, LateOutcome
 from penstock.spark.lanes.deadlines.orders import DONE, OVER
 from penstock.spark.lanes.deadlines.publishing import Judged
 from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrder, RunningOrders
-from penstock.spark.lanes.deadlines.working import LateWork, ViewOrders
+from penstock.spark.lanes.deadlines.working import ViewOrders, give_way
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.store_paths import remove_folder
@@ -32,7 +32,6 @@ _TRIES = 5
 class _Working:
     view: int
     window: OwedWindow
-    work: LateWork
 
 
 class LateOrders:
@@ -71,6 +70,11 @@ class LateOrders:
         self._begins = 0.0
 
     @property
+    def next_end(self) -> float | None:
+        """When the first order is to be cancelled, seconds since the epoch; None where none runs."""
+        return self._running.next_end
+
+    @property
     def count(self) -> int:
         """How many windows are owed."""
         return len(self._debts)
@@ -102,7 +106,7 @@ class LateOrders:
             view = self._views[instance.view]
             if each.outcome not in OWING or not view.registered.view.late:
                 continue
-            lost = OwedWindow(instance.start, instance.end, instance.created)
+            lost = OwedWindow(instance.start, instance.end, instance.arrived)
             reason = (
                 f"more than {self._most} windows of the view waited for a late answer (setting late_windows)"
             )
@@ -133,13 +137,15 @@ class LateOrders:
                 window.end,
                 entry,
                 window.created,
+                window.created,
                 window.created + view.query.deadline,
                 view.passed(window.end, entry),
             )
             failpoint("late_started", publication)
-            late = self._orders.late_work(view, instance)
-            order = self._running.start(instance, {}, inf, late.work)
-            self._working[order] = _Working(number, window, late)
+            task = self._orders.late_task(view, instance)
+            order = RunningOrder(instance, {}, time.time(), inf, task)
+            self._working[order] = _Working(number, window)
+            self._running.start([order])
 
     def give_way(self, idle: int) -> None:
         """Ends orders for which there is no processor any more, those first that were begun last.
@@ -152,7 +158,7 @@ class LateOrders:
             if order.until == inf:
                 # what does not hear it is cancelled a little later
                 order.until = time.time()
-                self._working[order].work.give_way()
+                give_way(order.task)
 
     def hear(self, cause: Callable[[BaseException], Cause]) -> None:
         """Takes in what has become of orders; the windows of those that gave way are owed still.
@@ -164,10 +170,10 @@ class LateOrders:
             outcome, working = self._came_to(each, cause), self._working[each.order]
             if outcome is None:
                 self._debts.put_back(working.view, working.window)
-                remove_folder(working.work.staging)
+                remove_folder(each.order.task.staging)
             else:
                 self._news.late.append(outcome)
-                self._news.staging.append(working.work.staging)
+                self._news.staging.append(each.order.task.staging)
                 self._settled.append((working.view, working.window))
                 del self._tried[working.view, working.window]
             del self._working[each.order]
@@ -175,7 +181,7 @@ class LateOrders:
     def _came_to(self, ended: EndedOrder, cause: Callable[[BaseException], Cause]) -> LateOutcome | None:
         """What an order came to; None: its window is owed still."""
         working, worked = self._working[ended.order], ended.worked
-        name, seconds = self._views[working.view].name, ended.ended - ended.order.began
+        name, seconds = self._views[working.view].name, ended.seconds
         if ended.error is not None:
             failed = cause(ended.error)
             if not failed.is_transient:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.control.policies.deadlines.debts import OwedWindow
+from penstock.operators.ingest.arrivals import CLOCK
 from penstock.spark.publication.kinds import misses_kind
 from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.misses import LATE, MISSES
@@ -30,19 +31,26 @@ class Instance:
         view: number of its view.
         start, end: of the window, microseconds.
         entry: it holds the tuples that came with log entries up to this one.
-        created, deadline: seconds since the epoch.
+        arrived: when the tuple arrived, or the moment of the clock, that closed it, seconds since the epoch: its deadline counts from here.
+        noticed: when the log said so, seconds since the epoch.
+        deadline: seconds since the epoch.
         slack: from its end to where the stream had come when it was created, microseconds.
         coverage: estimated share of the window's tuples that it holds; None where nothing can be promised.
+        arrived_by: what says when it arrived, see `Entry.arrival_of`.
+        due: event time that closed it, see `CreatedWindow`.
     """
 
     view: int
     start: int
     end: int
     entry: int
-    created: float
+    arrived: float
+    noticed: float
     deadline: float
     slack: int = 0
     coverage: float | None = None
+    arrived_by: str = CLOCK
+    due: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,9 @@ def written_misses(view: str, outcomes: Sequence[Outcome], late: Sequence[LateOu
     rows = [
         {
             "window": {"start": each.instance.start, "end": each.instance.end},
-            "created": round(each.instance.created * 1e6),
+            "arrived": round(each.instance.arrived * 1e6),
+            "arrived_by": each.instance.arrived_by,
+            "noticed": round(each.instance.noticed * 1e6),
             "deadline": round(each.instance.deadline * 1e6),
             "slack": each.instance.slack / 1e6,
             "outcome": each.outcome,

@@ -26,6 +26,7 @@ from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate
+from penstock.spark.lanes.cells import give_way
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
@@ -86,7 +87,7 @@ class OrderReport:
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """An order: `CellJobs.run(OrderTask.run, [task])`.
+    """An order: `CellJobs.run(run_tasks, [[task]])`, or several behind each other.
 
     Attributes:
         number: names the files of the view, as the operator of a window view does.
@@ -120,6 +121,7 @@ class OrderTask:
         Raises:
             CheckpointError: tuples are gone, or a file is damaged.
         """
+        give_way()
         began = time.perf_counter()
         folder = self.staging / uuid.uuid4().hex
 
@@ -182,6 +184,15 @@ class OrderTask:
             found.rows,
             found.rows.slice(0, 0),
         )
+
+
+def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
+    """Works orders out one after the other, each within its own time.
+
+    Raises:
+        CheckpointError: as of `OrderTask.run`.
+    """
+    return [task.run() for task in tasks]
 
 
 class _TooLargeError(Exception):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from penstock.control.policies.deadlines.debts import OwedWindow
 from penstock.errors import CheckpointError
-from penstock.spark.lanes.cuts import Reach, newest_reach, refuse_another_log
+from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.following import ViewStands
 from penstock.spark.lanes.deadlines.ledger import (
     RELEASED,
@@ -22,16 +22,15 @@ from penstock.spark.lanes.deadlines.ledger import (
     told_outcome,
     written_misses,
 )
-from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
-from penstock.spark.publication.manifests import read_published
-from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.publish import Published, Publisher
 from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.deadlines import RegisteredDeadline
+from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
@@ -64,6 +63,51 @@ class Judged:
     late: list[LateOutcome] = field(default_factory=list)
     staging: list[StorePath] = field(default_factory=list)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something has become of a window."""
+        return bool(self.outcomes or self.late)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows for sinks."""
+        return bool(self.released) or any(each.files for each in self.late)
+
+    def with_more(self, later: Judged) -> Judged:
+        """These and later ones."""
+        return Judged(
+            self.outcomes + later.outcomes,
+            self.released + later.released,
+            self.late + later.late,
+            self.staging + later.staging,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What is published together.
+
+    Attributes:
+        judged: what became of instances.
+        began: when that was judged, by the performance counter.
+        reach: how far the logs were followed, by stream.
+        stands: how views stand then, by their numbers.
+        left: by stream the last entry that is needed no more, and the last one that is not to be followed again: those behind the
+            first are needed for late answers alone.
+        standing: what the status says of views, by their names.
+    """
+
+    judged: Judged
+    began: float
+    reach: Mapping[str, Reach]
+    stands: Mapping[int, ViewStands]
+    left: Mapping[str, tuple[int, int]]
+    standing: Mapping[str, Mapping[str, Any]]
+
+    def followed_by(self, later: Settled) -> Settled:
+        """Both, as views stand with the later one."""
+        return replace(later, judged=self.judged.with_more(later.judged), began=self.began)
+
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
@@ -73,25 +117,101 @@ class Resumed:
         reach: how far each log is answered.
         left: the last entry of each log that is needed no more.
         stands: how views stood, by their numbers; new ones are not in it.
+        handed_over: the last publication that sinks are known to have.
     """
 
     reach: dict[str, Reach]
     left: dict[str, int]
     stands: dict[int, ViewStands]
+    handed_over: int
+
+
+def outcome_publisher(lane: str, context: LaneContext, views: Sequence[RegisteredDeadline]) -> Publisher:
+    """Publishes results and misses of views with a deadline."""
+    kinds = [
+        kind
+        for each in views
+        for kind in (view_kind(each.number, each.definition.name), misses_kind(each.definition.name))
+    ]
+    return Publisher(
+        context.layout,
+        lane,
+        kinds,
+        owner=lane,
+        failpoints="order_",
+        passing=(_STANDS,),
+        grace_seconds=context.settings.replaced_seconds,
+    )
+
+
+def resumed_from(
+    lane: str,
+    readers: Mapping[str, LogReader],
+    newest: Published | None,
+) -> Resumed:
+    """Where a lane goes on.
+
+    Args:
+        lane: its name.
+        readers: of its logs, by stream.
+        newest: its newest publication.
+
+    Raises:
+        CheckpointError: what is said there cannot be read.
+    """
+    stands: dict[str, Any] = {} if newest is None else dict(newest.figures[_STANDS])
+    reach: dict[str, Reach] = {}
+    left: dict[str, int] = {}
+    handed_over = -1 if newest is None else newest.figures["batch"]
+    for stream, log in readers.items():
+        mark = log.mark(lane)
+        if mark is None:
+            mark = log.join(lane)
+        said = log.readers()[lane]
+        stands |= said.get(_STANDS, {})
+        # a log that was joined and never marked says nothing
+        handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
+        reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
+    return Resumed(
+        reach, left, {int(view): _read(lane, view, each) for view, each in stands.items()}, handed_over
+    )
+
+
+def marks_of(
+    lane: str,
+    readers: Mapping[str, LogReader],
+    streams: Mapping[int, str],
+    settled: Settled,
+    handed_over: int,
+) -> dict[StoredDocument, dict[str, Any]]:
+    """The marks that say which entries are needed no more: whoever goes on reads the others again.
+
+    Args:
+        lane: whose.
+        readers: of its logs, by stream.
+        streams: of its views, by their numbers.
+        settled: what is published with them.
+        handed_over: the last publication whose rows sinks have.
+    """
+    marks: dict[StoredDocument, dict[str, Any]] = {}
+    for stream, (until, followed) in settled.left.items():
+        own = {view: each for view, each in settled.stands.items() if streams[view] == stream}
+        said = {_STANDS: _told(own), _PUBLISHED: handed_over, _FOLLOWED: followed}
+        marks |= readers[stream].mark_document(lane, until, **said)
+    return marks
 
 
 class OutcomePublication:
-    """Publishes what became of instances; the lane's thread owns it.
+    """Publishes what became of instances; one thread uses it at a time.
 
     Args:
-        name: the lane's.
-        context: the run's.
-        views: the lane's.
-        logs: of their streams, by name.
-        orders: give rows to sinks.
+        lane: the lane's name.
+        publisher: of its results.
+        views: by number.
+        events: the run's.
+        number: of the next publication.
 
     Attributes:
-        publisher: of the lane's results.
         number: of the next publication.
         seconds: from when an order is judged until its rows are visible, as publications took it lately.
         newest_seconds: likewise, of the newest one.
@@ -99,91 +219,40 @@ class OutcomePublication:
 
     def __init__(
         self,
-        name: str,
-        context: LaneContext,
-        views: Sequence[RegisteredDeadline],
-        logs: Mapping[str, LogReader],
-        orders: ViewOrders,
+        lane: str,
+        publisher: Publisher,
+        views: Mapping[int, RegisteredDeadline],
+        events: EventLog,
+        number: int,
     ) -> None:
-        self._name = name
-        self._context = context
-        self._views = {each.number: each for each in views}
-        self._logs = logs
-        self._orders = orders
-        kinds = [
-            kind
-            for each in views
-            for kind in (view_kind(each.number, each.definition.name), misses_kind(each.definition.name))
-        ]
-        self.publisher = Publisher(
-            context.layout,
-            name,
-            kinds,
-            owner=name,
-            failpoints="order_",
-            passing=(_STANDS,),
-            grace_seconds=context.settings.replaced_seconds,
-        )
-        self.number = 0
+        self.number = number
         # believed before the first time
         self.seconds = self.newest_seconds = 0.05
-
-    def resume(self) -> Resumed:
-        """Where what is published ends; the sinks get what a crash may have kept from them.
-
-        Raises:
-            CheckpointError: what was said there cannot be read, or the logs are others.
-        """
-        newest = newest_reach(read_published(self._context.layout, self._name).batches)
-        self.number = 0 if newest is None else newest[0] + 1
-        published = {} if newest is None else newest[1]
-        figures = None if newest is None else self.publisher.published(newest[0])
-        stands: dict[str, Any] = {} if figures is None else dict(figures.figures[_STANDS])
-        reach: dict[str, Reach] = {}
-        left: dict[str, int] = {}
-        handed_over = self.number - 1
-        for stream, log in self._logs.items():
-            if stream in published:
-                refuse_another_log(self._name, stream, log, published[stream])
-            mark = log.mark(self._name)
-            if mark is None:
-                mark = log.join(self._name)
-            said = log.readers()[self._name]
-            stands |= said.get(_STANDS, {})
-            # a log that was joined and never marked says nothing
-            handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
-            reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
-        self._hand_over_again(handed_over)
-        return Resumed(reach, left, {int(view): self._read(view, each) for view, each in stands.items()})
+        self._lane = lane
+        self._publisher = publisher
+        self._views = views
+        self._events = events
 
     def publish(
-        self,
-        judged: Judged,
-        began: float,
-        reach: Mapping[str, Reach],
-        stands: Mapping[int, ViewStands],
-        marks: Mapping[StoredDocument, Mapping[str, Any]],
+        self, settled: Settled, marks: Mapping[StoredDocument, Mapping[str, Any]]
     ) -> tuple[dict[str, dict[str, int]], Sequence[Mapping[str, Any]]]:
         """Makes outcomes and what was released visible.
 
         Args:
-            judged: what became of instances.
-            began: when that was judged, by the performance counter.
-            reach: how far the logs were followed.
-            stands: how views stand, by their numbers.
+            settled: what became of instances, and how views stand.
             marks: what the logs are told with it.
 
         Returns:
             By view with outcomes, how many of each, and `rows`, see `late_counts`; the files to hand over.
         """
-        number = self.number
-        store = self.publisher.begin(number)
+        number, judged = self.number, settled.judged
+        store = self._publisher.begin(number)
         by_view: defaultdict[int, list[Outcome]] = defaultdict(list)
         for each in judged.outcomes:
             by_view[each.instance.view].append(each)
         late: defaultdict[str, list[LateOutcome]] = defaultdict(list)
-        for settled in judged.late:
-            late[settled.view].append(settled)
+        for answered in judged.late:
+            late[answered.view].append(answered)
         files: list[MadeResults] = []
         # a view that is gone may be owed answers, which are given up
         counts = {name: late_counts((), own) for name, own in late.items()}
@@ -203,51 +272,27 @@ class OutcomePublication:
             told += [{**told_outcome(each), "view": name} for each in own]
         figures = {
             "batch": number,
-            "until": {stream: asdict(each) for stream, each in reach.items()},
+            "until": {stream: asdict(each) for stream, each in settled.reach.items()},
             "views": counts,
             "outcomes": told,
             "late": [told_late(each) for each in judged.late],
-            _STANDS: _told(stands),
+            _STANDS: _told(settled.stands),
         }
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
-        published = self.publisher.publish(number, files, figures, puts=marks)
+        published = self._publisher.publish(number, files, figures, puts=marks)
         self._tell_of_late({self._views[view].definition.name: own for view, own in by_view.items()})
         failpoint("order_published", number)
         if judged.late:
             failpoint("late_published", number)
-        self.newest_seconds = time.perf_counter() - began
+        self.newest_seconds = time.perf_counter() - settled.began
         self.seconds += _FADING * (self.newest_seconds - self.seconds)
         self.number += 1
         for folder in judged.staging:
             remove_folder(folder)
         self._tell_given_up(judged.late)
         return counts, published
-
-    def has_rows(self, judged: Judged) -> bool:
-        """Whether a publication has rows for sinks."""
-        return bool(judged.released) or any(each.files for each in judged.late)
-
-    def mark(
-        self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands], handed_over: int
-    ) -> dict[StoredDocument, dict[str, Any]]:
-        """The mark that says which entries of a log are needed no more: whoever goes on reads the others again.
-
-        Args:
-            stream: the log's.
-            until: the last such entry.
-            followed: the last one that is not to be followed again; those behind `until` are needed for late answers alone.
-            stands: how the views on it stand, by their numbers.
-            handed_over: the last publication whose rows sinks have.
-        """
-        said = {_STANDS: _told(stands), _PUBLISHED: handed_over, _FOLLOWED: followed}
-        return self._logs[stream].mark_document(self._name, until, **said)
-
-    def compact(self) -> None:
-        """Merges published files where there are many; see Publisher."""
-        every = self._context.settings.compact_every_batches
-        self.publisher.compact_if_due(self.number - 1, every, self._context.events)
 
     def _tell_of_late(self, outcomes: Mapping[str, Sequence[Outcome]]) -> None:
         """Tells of windows that were taken to be in time, and became visible behind their deadline."""
@@ -256,9 +301,9 @@ class OutcomePublication:
             late = [now - each.instance.deadline for each in own if each.outcome == RELEASED]
             late = [seconds for seconds in late if seconds > 0]
             if late:
-                self._context.events.record(
+                self._events.record(
                     "released_late",
-                    lane=self._name,
+                    lane=self._lane,
                     view=view,
                     windows=len(late),
                     seconds=round(max(late), 4),
@@ -271,34 +316,16 @@ class OutcomePublication:
                 given_up[each.view, each.given_up].append(each.window)
         for (view, reason), windows in given_up.items():
             spans = [[each.start, each.end] for each in windows]
-            self._context.events.record(
-                "late_abandoned", lane=self._name, view=view, reason=reason, windows=spans
-            )
+            self._events.record("late_abandoned", lane=self._lane, view=view, reason=reason, windows=spans)
 
-    def _read(self, view: str, document: Any) -> ViewStands:
-        try:
-            return _VIEW_STANDS.value(document)
-        except ValueError as error:
-            raise CheckpointError(
-                f"{self._name}: cannot read the state of view number {view}: {error}; {REMEDY}"
-            ) from error
 
-    def _hand_over_again(self, last: int) -> None:
-        """Hands the newest publication to the sinks, where that is not known to have been done.
-
-        Args:
-            last: the number of the last one that is.
-        """
-        known = self.publisher.published(self.number - 1) if last < self.number - 1 else None
-        if known is not None and known.files is not None:
-            self.hand_over(self.number - 1, known.files)
-
-    def hand_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
-        """Hands what was released to the sinks of its views."""
-        for sink in self._context.sinks():
-            changes = self._orders.rows(sink.view, number, files)
-            if changes is not None:
-                sink.take(changes, number)
+def _read(lane: str, view: str, document: Any) -> ViewStands:
+    try:
+        return _VIEW_STANDS.value(document)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{lane}: cannot read the state of view number {view}: {error}; {REMEDY}"
+        ) from error
 
 
 def _told(stands: Mapping[int, ViewStands]) -> dict[str, Any]:

@@ -4,48 +4,39 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame
 
 from penstock.control.actions import StartOrder
 from penstock.operators.deadlines.instances import CalledAggregate, Extent
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.following import FollowedView
 from penstock.spark.lanes.deadlines.ledger import Instance
-from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask, results_view
-from penstock.spark.lanes.deadlines.running import Work, Worked
+from penstock.spark.lanes.deadlines.orders import (
+    Marks,
+    OrderReport,
+    OrderTask,
+    results_view,
+    run_tasks,
+)
+from penstock.spark.lanes.deadlines.running import Worked
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import FoundRuns
-from penstock.spark.results import read as results
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
-from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: in the folder of an order
 _GIVES_WAY = "gives-way"
 
 
-@dataclass(frozen=True, slots=True)
-class LateWork:
-    """What works a lost window out.
-
-    Attributes:
-        work: does it, however long that takes.
-        staging: the folder of the order.
-    """
-
-    work: Work
-    staging: StorePath
-
-    def give_way(self) -> None:
-        """Abandons it; its worker looks for that time and again. One whose results are in an object store goes on."""
-        if isinstance(self.staging, Path):
-            self.staging.mkdir(parents=True, exist_ok=True)
-            (self.staging / _GIVES_WAY).touch()
+def give_way(task: OrderTask) -> None:
+    """Abandons a late order; its worker looks for that time and again. One whose results are in an object store goes on."""
+    if task.gives_way is not None:
+        path = Path(task.gives_way)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
 
 
 class ViewOrders:
@@ -71,7 +62,7 @@ class ViewOrders:
         #: by view, the states of the last processed instance
         self._carried: dict[int, bytes] = {}
 
-    def work(self, view: FollowedView, instance: Instance, action: StartOrder, until: float) -> Work:
+    def task(self, view: FollowedView, instance: Instance, action: StartOrder, until: float) -> OrderTask:
         """What works an instance out.
 
         Args:
@@ -82,9 +73,9 @@ class ViewOrders:
         """
         carried = self._carried.get(instance.view) if action.work.carried else None
         runs = view.runs(instance, carried=carried is not None)
-        return self._work(self._task(instance, runs, until, 0, carried=carried))
+        return self._task(instance, runs, until, 0, carried=carried)
 
-    def late_work(self, view: FollowedView, instance: Instance) -> LateWork:
+    def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
         """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
 
         Args:
@@ -92,10 +83,9 @@ class ViewOrders:
             instance: the window, with the tuples that have come by now.
         """
         task = self._task(instance, view.runs(instance, carried=False), None, 1, state_bytes=0)
-        staging = task.staging
         # a worker looks for it time and again: not in an object store
-        gives_way = str(staging / _GIVES_WAY) if isinstance(staging, Path) else None
-        return LateWork(self._work(replace(task, gives_way=gives_way)), staging)
+        gives_way = str(task.staging / _GIVES_WAY) if isinstance(task.staging, Path) else None
+        return replace(task, gives_way=gives_way)
 
     def _task(
         self, instance: Instance, runs: FoundRuns, deadline: float | None, revision: int, **more: Any
@@ -121,20 +111,29 @@ class ViewOrders:
             **more,
         )
 
-    def _work(self, task: OrderTask) -> Work:
-        def work(jobs: CellJobs) -> Worked:
-            (report,) = jobs.run(OrderTask.run, [task])
-            plain = [each.written for each in report.results if not each.raw]
-            # a job of the same thread, so of the same group
-            made = make_results(
-                self._context.spark,
-                [each for each in report.results if each.raw],
-                lambda _: results_view(task.view, task.calls),
-                None,
+    def work(self, jobs: CellJobs, tasks: Sequence[OrderTask]) -> list[Worked]:
+        """Works tasks out one after the other, by one job; any thread may."""
+        (reports,) = jobs.run(run_tasks, [tasks])
+        numbers = {task.number: task for task in tasks}
+        # a job of the same thread, so of the same group
+        made = make_results(
+            self._context.spark,
+            [each for report in reports for each in report.results if each.raw],
+            lambda each: results_view(numbers[each.operator].view, numbers[each.operator].calls),
+            None,
+        )
+        left = {each.job: each.left for each in made}
+        return [
+            Worked(
+                report,
+                task.staging,
+                (
+                    *(each.written for each in report.results if not each.raw),
+                    *left.get(task.number, ()),
+                ),
             )
-            return Worked(report, task.staging, (*plain, *(file for each in made for file in each.left)))
-
-        return work
+            for task, report in zip(tasks, reports, strict=True)
+        ]
 
     def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> bool:
         """Keeps the states of an order that is done for the next one; whether there are any, or none are needed."""
@@ -145,10 +144,3 @@ class ViewOrders:
         self._carried[instance.view] = report.carried
         view.carry(instance)
         return True
-
-    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """What a publication says of a view, for its sinks."""
-        if all(each.definition.name != view for each, _ in self._views.values()):
-            return None
-        spark, layout = self._context.spark, self._context.layout
-        return results.batch_changes(spark, layout, DEADLINES_NAME, view, number, files)

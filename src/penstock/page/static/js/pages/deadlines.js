@@ -70,7 +70,7 @@ const WINDOWS = (now) => [
   { label: "window, UTC", cell: (window) => span(window.start, window.end) },
   { label: "view", cell: (window) => h("span", { class: "clip", title: window.view }, window.view) },
   { label: "outcome", cell: (window) => h("span", { class: "outcome" }, mark(window.outcome), window.outcome) },
-  { label: "due", cell: (window) => since(window.created, now) },
+  { label: "due", cell: (window) => since(window.arrived, now) },
   { label: "predicted", kind: "number", cell: (window) => number(window.predicted, length) },
   { label: "real", kind: "number", cell: (window) => number(window.real, length) },
   { label: "reason", kind: "wide", cell: (window) => window.reason ?? "–", isVoid: (window) => !window.reason },

@@ -27,13 +27,13 @@ function shape(outcome, x, y, title) {
 }
 
 const words = (window) =>
-  `${window.view}: ${window.outcome}, due ${window.created === null ? "at an unknown time" : clock(window.created)}, predicted ${length(window.predicted)}, took ${length(window.real)}${window.reason ? `. ${window.reason}` : ""}`;
+  `${window.view}: ${window.outcome}, due ${window.arrived === null ? "at an unknown time" : clock(window.arrived)}, predicted ${length(window.predicted)}, took ${length(window.real)}${window.reason ? `. ${window.reason}` : ""}`;
 
 /** Windows by view and by the moment at which they became due. */
 export function timeline(windows) {
-  const known = unusualLast(windows.filter((window) => window.created !== null && OUTCOMES[window.outcome]));
+  const known = unusualLast(windows.filter((window) => window.arrived !== null && OUTCOMES[window.outcome]));
   const views = [...new Set(known.map((window) => window.view))].sort();
-  const [low, high] = range(known.map((window) => window.created));
+  const [low, high] = range(known.map((window) => window.arrived));
   const x = (at) => SIDE + 12 + ((at - low) / (high - low)) * (WIDTH - SIDE - 24);
   const height = views.length * ROW + FOOT;
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline of windows" },
@@ -43,7 +43,7 @@ export function timeline(windows) {
         svg("text", { x: 0, y: row * ROW + ROW / 2 + 4, class: "name" }, svg("title", null, name), name.length > 20 ? `${name.slice(0, 19)}…` : name)]),
       Array.from({ length: TICKS }, (_, tick) => low + ((high - low) * tick) / (TICKS - 1)).map((at, tick) =>
         svg("text", { x: x(at), y: height - 6, "text-anchor": tick === 0 ? "start" : tick === TICKS - 1 ? "end" : "middle", class: "tick" }, clock(at))),
-      known.map((window) => shape(window.outcome, x(window.created), views.indexOf(window.view) * ROW + ROW / 2, words(window)))));
+      known.map((window) => shape(window.outcome, x(window.arrived), views.indexOf(window.view) * ROW + ROW / 2, words(window)))));
 }
 
 const unusualLast = (windows) => windows.toSorted((a, b) => Boolean(OUTCOMES[b.outcome].isUsual) - Boolean(OUTCOMES[a.outcome].isUsual));

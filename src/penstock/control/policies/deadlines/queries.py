@@ -1,0 +1,123 @@
+"""What is known of a query: what waits of it, what runs, what it costs and how its allowance stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from penstock.control.actions import AdjustPrediction, ReportViolation
+from penstock.control.events import DeadlineBound
+from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
+from penstock.control.policies.deadlines.demand import Demand
+from penstock.control.policies.deadlines.disciplines import Instance
+from penstock.control.policies.deadlines.feedback import Feedback
+from penstock.control.policies.deadlines.forecast import InstanceForecast
+from penstock.control.policies.deadlines.prediction import CostPredictor
+from penstock.control.policies.deadlines.standing import Outcomes
+from penstock.plan.deadlines import WindowSpan, WindowWork
+
+#: a query that is behind comes nearer where an order takes so much of what the one before took
+CATCHES_UP = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order that runs.
+
+    Attributes:
+        instance: it works out.
+        predicted: seconds.
+        work: what it is worked out from.
+        firm: it is abandoned at its deadline.
+        started: when it begins, by the clock.
+        lot: number of the lot it is in.
+    """
+
+    instance: Instance
+    predicted: float
+    work: WindowWork
+    firm: bool
+    started: float
+    lot: int
+
+    def end(self, now: float) -> float:
+        """When it is predicted to end, not before now."""
+        return max(now, self.started + self.predicted)
+
+
+@dataclass(slots=True)
+class QueryState:
+    """A query with what waits of it: a `Backlog`."""
+
+    bound: DeadlineBound
+    predictor: CostPredictor
+    history: LossHistory
+    feedback: Feedback
+    constraint: CurrentConstraint
+    instances: deque[Instance] = field(default_factory=deque)
+    forecast: InstanceForecast = field(default_factory=InstanceForecast)
+    running: Order | None = None
+    processed: WindowSpan | None = None
+    busy_until: float | None = None
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    distance: int = 0
+    #: as of the newest instance
+    demand: Demand = field(default_factory=Demand)
+    catching_up: bool = False
+    #: what the last order took that was not firm, if none was firm since
+    late_seconds: float = inf
+
+    @property
+    def base(self) -> WindowSpan | None:
+        return self.processed if self.running is None else self.running.instance.span
+
+    @property
+    def spread(self) -> float:
+        return self.predictor.spread
+
+    @property
+    def measured_at(self) -> float:
+        return self.predictor.measured_at
+
+    def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
+        return self.predictor.predict(span, base)
+
+    def created(self, instance: Instance) -> None:
+        """An instance waits; what is asked follows."""
+        self.instances.append(instance)
+        self.forecast.created(instance)
+        self.demand = Demand.of(
+            self.forecast.newest, self.forecast.hop, self.predict, self.bound.query.constraint
+        )
+
+    def expected(self, due: float, now: float) -> Sequence[Instance]:
+        return self.forecast.until(due, now)
+
+    def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
+        """An outcome is known: the allowance follows."""
+        declared, before = self.bound.query.constraint, self.constraint
+        self.constraint = before.satisfied(declared) if satisfied else before.missed(declared)
+        self.history.add(not satisfied)
+        self.distance = self.history.distance()
+        if self.constraint.violating and not before.violating:
+            reason = f"more than {declared.k} of {declared.m} consecutive windows were lost"
+            yield ReportViolation(self.bound.stream, self.bound.version, reason, self.figures())
+
+    def expect_less(self) -> Iterator[AdjustPrediction]:
+        """An instance that was predicted to miss was in time: rho, which only acts where the DSR falls, no longer keeps others back."""
+        before = self.predictor.rho
+        if before > 1:
+            self.predictor.rho = 1.0
+            reason = "a window that was predicted to miss its deadline met it: costs were over-estimated"
+            figures = {"rho_before": before, "rho": 1.0}
+            yield AdjustPrediction(self.bound.stream, self.bound.version, reason, figures)
+
+    def figures(self) -> dict[str, float | int | str]:
+        return {
+            "k'": self.constraint.k,
+            "m'": self.constraint.m,
+            "distance": self.distance,
+            "rho": round(self.predictor.rho, 4),
+        }

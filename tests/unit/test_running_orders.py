@@ -1,0 +1,64 @@
+"""Orders of a lot run in one job; one that makes the job fail costs the others nothing but time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.spark.lanes.deadlines import running
+from penstock.spark.lanes.deadlines.ledger import Instance
+from penstock.spark.lanes.deadlines.orders import DONE, OrderReport
+from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrder, RunningOrders, Worked
+
+
+@pytest.fixture(autouse=True)
+def _jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "CellJobs", lambda *_, **__: SimpleNamespace(cancel=lambda: None))
+
+
+def _order(task: Any) -> RunningOrder:
+    now = time.time()
+    return RunningOrder(Instance(0, 0, 0, 0, now, now, now + 60), {}, now, now + 60, task)
+
+
+def _all(orders: RunningOrders) -> list[EndedOrder]:
+    found: list[EndedOrder] = []
+    until = time.monotonic() + 10
+    while orders.count and time.monotonic() < until:
+        found += orders.ended()
+        time.sleep(0.01)
+    orders.close()
+    return found
+
+
+def test_a_lot_is_one_job_and_its_time_is_shared() -> None:
+    calls: list[int] = []
+
+    def work(_: Any, tasks: Sequence[Any]) -> list[Worked]:
+        calls.append(len(tasks))
+        time.sleep(0.4)
+        return [Worked(OrderReport(DONE, each), None, ()) for each in tasks]  # type: ignore[arg-type]
+
+    orders = RunningOrders(None, "lane", 2, work, lambda: None)  # type: ignore[arg-type]
+    orders.start([_order(0.1), _order(0.2)])
+    assert (orders.count, orders.idle) == (1, 1)
+    first, second = _all(orders)
+    assert calls == [2]
+    assert second.seconds - first.seconds == pytest.approx(0.1)
+    assert 0.4 <= first.seconds + second.seconds < 1
+    assert first.together == 2
+
+
+def test_where_a_job_of_several_fails_each_runs_by_itself() -> None:
+    def work(_: Any, tasks: Sequence[Any]) -> list[Worked]:
+        if "bad" in tasks:
+            raise OSError("a worker died")
+        return [Worked(OrderReport(DONE, 0.0), None, ()) for _ in tasks]  # type: ignore[arg-type]
+
+    orders = RunningOrders(None, "lane", 1, work, lambda: None)  # type: ignore[arg-type]
+    orders.start([_order("good"), _order("bad"), _order("well")])
+    assert [each.error is None for each in _all(orders)] == [True, False, True]
