@@ -119,6 +119,14 @@ class StatusBook:
             self._changes += 1
             self._document.setdefault("lanes", {}).setdefault(lane, {})["standing"] = dict(standing)
 
+    def take_sink(self, sink: str, figures: Mapping[str, Any]) -> None:
+        """Takes in how far a sink has come; no event tells of each delivery."""
+        with self._lock:
+            known = self._document.setdefault("sinks", {}).setdefault(sink, {})
+            if figures.items() - known.items():
+                self._changes += 1
+                known.update(figures)
+
     def catch_up(self, stream: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> None:
         """Takes in the figures of a stream's batches that no event told of, from its manifests.
 

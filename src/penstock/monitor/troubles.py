@@ -100,6 +100,12 @@ def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str]
     return f"some views are incomplete: {'; '.join(parts)}. All others are complete. Run the same command again to continue"
 
 
+def undelivered_words(failed: Sequence[Mapping[str, Any]]) -> str:
+    """Format which sinks a run has not brought up to date, and why: of each `told`."""
+    told = "; ".join(str(each["told"]) for each in failed)
+    return f"some sinks lack rows: {told}. The results folder has all rows. Run the same command again to continue"
+
+
 @dataclass(frozen=True, slots=True)
 class TroubleSnapshot:
     """A lane that fails, as one line for a terminal.

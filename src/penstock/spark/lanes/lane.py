@@ -20,7 +20,6 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
@@ -42,7 +41,7 @@ class LaneContext:
         settings: frozen settings.
         trigger: when the streams end by themselves.
         run: names the run's queries, of which one session may hold several of the same name.
-        sinks: gives those of all views, as they are now.
+        published: is told of each publication.
         appended: wakes who waits for entries of the logs.
         rows: the logs of the views whose rows other lanes read.
         functions: the users' functions by name.
@@ -56,7 +55,7 @@ class LaneContext:
     settings: Settings
     trigger: Trigger
     run: str
-    sinks: Callable[[], Sequence[Sink]]
+    published: Appended
     appended: Appended
     rows: RowLogs
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

@@ -87,7 +87,7 @@ class DeadlineLane(Lane):
         self._orders = ViewOrders(
             context, {each.number: (each, self._bound[each.number]) for each in self.registered}
         )
-        self._publication = OutcomePublication(self.name, context, self.registered, self._logs, self._orders)
+        self._publication = OutcomePublication(self.name, context, self.registered, self._logs)
         self.publisher = self._publication.publisher
         self._names = {each.definition.name: each.number for each in self.registered}
         self._cores = context.spark.sparkContext.defaultParallelism
@@ -158,7 +158,7 @@ class DeadlineLane(Lane):
                 if judged.outcomes or (self._late.has_news and not is_open):
                     self._publish(judged, began)
                 elif self._unmarked >= _MOST_ENTRIES:
-                    commit(self._marks(self._stands(), self._publication.number - 1))
+                    commit(self._marks(self._stands()))
                 elif not is_behind:
                     self._late.begin(running.idle, self._reach, self._publication.number)
                     if (
@@ -344,14 +344,9 @@ class DeadlineLane(Lane):
         publication, number = self._publication, self._publication.number
         self._late.settle(judged)
         stands = self._stands()
-        is_handed_over = bool(self.context.sinks()) and publication.has_rows(judged)
-        marks = self._marks(stands, number - 1 if is_handed_over else number)
-        counts, published = publication.publish(judged, began, self._reach, stands, marks)
-        # told first: what a sink does not take is handed over again, and not told again
+        marks = self._marks(stands)
+        counts = publication.publish(judged, began, self._reach, stands, marks)
         self._tell(number, counts)
-        if is_handed_over:
-            publication.hand_over(number, published)
-            commit(self._marks(stands, number))
         self.retries.succeeded()
         failpoint("order_marked", number)
         publication.compact()
@@ -363,14 +358,11 @@ class DeadlineLane(Lane):
             if (stands := view.stands) is not None
         }
 
-    def _marks(
-        self, stands: Mapping[int, ViewStands], handed_over: int
-    ) -> dict[StoredDocument, dict[str, Any]]:
+    def _marks(self, stands: Mapping[int, ViewStands]) -> dict[StoredDocument, dict[str, Any]]:
         """The marks: which entries are needed no more, and how views stand. Whoever goes on reads the others again.
 
         Args:
             stands: how views stand, by their numbers.
-            handed_over: the last publication whose rows sinks have.
         """
         marks: dict[StoredDocument, dict[str, Any]] = {}
         for stream, reach in self._reach.items():
@@ -380,7 +372,7 @@ class DeadlineLane(Lane):
             left = needed if oldest is None else min(needed, views[0].first_holding(oldest, reach.entry))
             own = {each.registered.number for each in views}
             told = {number: each for number, each in stands.items() if number in own}
-            marks |= self._publication.mark(stream, left - 1, needed - 1, told, handed_over)
+            marks |= self._publication.mark(stream, left - 1, needed - 1, told)
             for each in views:
                 each.kept_after = left - 1
         self._unmarked = 0

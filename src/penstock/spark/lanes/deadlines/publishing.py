@@ -22,7 +22,6 @@ from penstock.spark.lanes.deadlines.ledger import (
     told_outcome,
     written_misses,
 )
-from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
@@ -41,9 +40,8 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 _FADING = 0.5
 #: of a publication and of a reader's mark: how each view stands, by its number
 _STANDS = "stands"
-#: of a reader's mark: the last publication whose rows were handed to sinks, and the last entry that whoever goes on need not follow:
-#: older ones hold tuples of windows that are answered late
-_PUBLISHED, _FOLLOWED = "published", "followed"
+#: of a reader's mark: the last entry that whoever goes on need not follow: older ones hold tuples of windows that are answered late
+_FOLLOWED = "followed"
 
 _VIEW_STANDS = Codec(ViewStands)
 
@@ -88,7 +86,6 @@ class OutcomePublication:
         context: the run's.
         views: the lane's.
         logs: of their streams, by name.
-        orders: give rows to sinks.
 
     Attributes:
         publisher: of the lane's results.
@@ -103,13 +100,11 @@ class OutcomePublication:
         context: LaneContext,
         views: Sequence[RegisteredDeadline],
         logs: Mapping[str, LogReader],
-        orders: ViewOrders,
     ) -> None:
         self._name = name
         self._context = context
         self._views = {each.number: each for each in views}
         self._logs = logs
-        self._orders = orders
         kinds = [
             kind
             for each in views
@@ -129,7 +124,7 @@ class OutcomePublication:
         self.seconds = self.newest_seconds = 0.05
 
     def resume(self) -> Resumed:
-        """Where what is published ends; the sinks get what a crash may have kept from them.
+        """Where what is published ends.
 
         Raises:
             CheckpointError: what was said there cannot be read, or the logs are others.
@@ -141,7 +136,6 @@ class OutcomePublication:
         stands: dict[str, Any] = {} if figures is None else dict(figures.figures[_STANDS])
         reach: dict[str, Reach] = {}
         left: dict[str, int] = {}
-        handed_over = self.number - 1
         for stream, log in self._logs.items():
             if stream in published:
                 refuse_another_log(self._name, stream, log, published[stream])
@@ -150,10 +144,7 @@ class OutcomePublication:
                 mark = log.join(self._name)
             said = log.readers()[self._name]
             stands |= said.get(_STANDS, {})
-            # a log that was joined and never marked says nothing
-            handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
             reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
-        self._hand_over_again(handed_over)
         return Resumed(reach, left, {int(view): self._read(view, each) for view, each in stands.items()})
 
     def publish(
@@ -163,7 +154,7 @@ class OutcomePublication:
         reach: Mapping[str, Reach],
         stands: Mapping[int, ViewStands],
         marks: Mapping[StoredDocument, Mapping[str, Any]],
-    ) -> tuple[dict[str, dict[str, int]], Sequence[Mapping[str, Any]]]:
+    ) -> dict[str, dict[str, int]]:
         """Makes outcomes and what was released visible.
 
         Args:
@@ -174,7 +165,7 @@ class OutcomePublication:
             marks: what the logs are told with it.
 
         Returns:
-            By view with outcomes, how many of each, and `rows`, see `late_counts`; the files to hand over.
+            By view with outcomes, how many of each, and `rows`, see `late_counts`.
         """
         number = self.number
         store = self.publisher.begin(number)
@@ -212,7 +203,8 @@ class OutcomePublication:
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
-        published = self.publisher.publish(number, files, figures, puts=marks)
+        self.publisher.publish(number, files, figures, puts=marks)
+        self._context.published.tell()
         self._tell_of_late({self._views[view].definition.name: own for view, own in by_view.items()})
         failpoint("order_published", number)
         if judged.late:
@@ -223,14 +215,10 @@ class OutcomePublication:
         for folder in judged.staging:
             remove_folder(folder)
         self._tell_given_up(judged.late)
-        return counts, published
-
-    def has_rows(self, judged: Judged) -> bool:
-        """Whether a publication has rows for sinks."""
-        return bool(judged.released) or any(each.files for each in judged.late)
+        return counts
 
     def mark(
-        self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands], handed_over: int
+        self, stream: str, until: int, followed: int, stands: Mapping[int, ViewStands]
     ) -> dict[StoredDocument, dict[str, Any]]:
         """The mark that says which entries of a log are needed no more: whoever goes on reads the others again.
 
@@ -239,9 +227,8 @@ class OutcomePublication:
             until: the last such entry.
             followed: the last one that is not to be followed again; those behind `until` are needed for late answers alone.
             stands: how the views on it stand, by their numbers.
-            handed_over: the last publication whose rows sinks have.
         """
-        said = {_STANDS: _told(stands), _PUBLISHED: handed_over, _FOLLOWED: followed}
+        said = {_STANDS: _told(stands), _FOLLOWED: followed}
         return self._logs[stream].mark_document(self._name, until, **said)
 
     def compact(self) -> None:
@@ -282,23 +269,6 @@ class OutcomePublication:
             raise CheckpointError(
                 f"{self._name}: cannot read the state of view number {view}: {error}; {REMEDY}"
             ) from error
-
-    def _hand_over_again(self, last: int) -> None:
-        """Hands the newest publication to the sinks, where that is not known to have been done.
-
-        Args:
-            last: the number of the last one that is.
-        """
-        known = self.publisher.published(self.number - 1) if last < self.number - 1 else None
-        if known is not None and known.files is not None:
-            self.hand_over(self.number - 1, known.files)
-
-    def hand_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
-        """Hands what was released to the sinks of its views."""
-        for sink in self._context.sinks():
-            changes = self._orders.rows(sink.view, number, files)
-            if changes is not None:
-                sink.take(changes, number)
 
 
 def _told(stands: Mapping[int, ViewStands]) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame
 
 from penstock.control.actions import StartOrder
 from penstock.operators.deadlines.instances import CalledAggregate, Extent
@@ -19,7 +17,6 @@ from penstock.spark.lanes.deadlines.orders import Marks, OrderReport, OrderTask,
 from penstock.spark.lanes.deadlines.running import Work, Worked
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import FoundRuns
-from penstock.spark.results import read as results
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.spark.storage.store_paths import StorePath
@@ -145,10 +142,3 @@ class ViewOrders:
         self._carried[instance.view] = report.carried
         view.carry(instance)
         return True
-
-    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """What a publication says of a view, for its sinks."""
-        if all(each.definition.name != view for each, _ in self._views.values()):
-            return None
-        spark, layout = self._context.spark, self._context.layout
-        return results.batch_changes(spark, layout, DEADLINES_NAME, view, number, files)
