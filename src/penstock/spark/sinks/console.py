@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from penstock.spark.results.texts import has_form, json_lines
 from penstock.spark.sinks.delivery import Delivery, Mode
-from penstock.spark.sinks.providers import Opens, Promise, SinkTable
+from penstock.spark.sinks.providers import Opens, PlainTarget, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 
 
-class _Console:
+class _Console(PlainTarget):
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -24,9 +23,6 @@ class _Console:
         else:
             lines = delivery.json_by_spark()
         print("".join(f"{self._name} {delivery.batch}: {line}\n" for line in lines), end="", flush=True)
-
-    def close(self) -> None:
-        """Do nothing: standard output stays open."""
 
 
 class ConsoleProvider:
@@ -43,7 +39,7 @@ class ConsoleProvider:
     def open(self, spark: SparkSession, table: SinkTable) -> Opens:  # noqa: ARG002
         """See `SinkProvider`."""
 
-        def opens(_: Path) -> _Console:
+        def opens(_: TargetHome) -> _Console:
             return _Console(table.name)
 
         return opens

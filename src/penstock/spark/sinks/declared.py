@@ -14,6 +14,7 @@ from penstock.spark.sinks.delivery import Delivery, Form, Mode, refuse_missing
 from penstock.spark.sinks.providers import (
     COMMON,
     Opens,
+    PlainTarget,
     Promise,
     SinkProvider,
     SinkTable,
@@ -79,15 +80,12 @@ class Sink:
     text: str = ""
 
 
-class _FunctionTarget:
+class _FunctionTarget(PlainTarget):
     def __init__(self, write: SinkFunction) -> None:
         self._write = write
 
     def deliver(self, delivery: Delivery) -> None:
         self._write(delivery.frame(), delivery.batch)
-
-    def close(self) -> None:
-        """Do nothing: a function keeps nothing open."""
 
 
 def function_sink(view: str, write: SinkFunction) -> Sink:

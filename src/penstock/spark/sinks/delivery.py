@@ -187,8 +187,10 @@ def _flat_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return pa.table(columns, [f"k{place}" for place in range(len(columns))])
 
 
-def refuse_missing(key: Sequence[str], columns: Sequence[str], where: str) -> tuple[str, ...]:
-    """The columns of a key as the view spells them.
+def refuse_missing(
+    key: Sequence[str], columns: Sequence[str], where: str, option: str = "key"
+) -> tuple[str, ...]:
+    """The columns that an option names as the view spells them.
 
     Raises:
         InputError: the view has no such column.
@@ -197,6 +199,6 @@ def refuse_missing(key: Sequence[str], columns: Sequence[str], where: str) -> tu
     for name in key:
         if name.lower() not in known:
             raise InputError(
-                f"{where}: key names column {name}, which does not exist; existing columns: {', '.join(columns)}"
+                f"{where}: {option} names column {name}, which does not exist; existing columns: {', '.join(columns)}"
             )
     return tuple(known[name.lower()] for name in key)

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -23,14 +25,16 @@ from penstock.spark.sinks.declared import Sink
 from penstock.spark.sinks.delivery import Delivery
 from penstock.spark.sinks.feeds import CurrentFeeds, SelectionFeed, ViewFeed, open_feed
 from penstock.spark.sinks.marks import Mark, Marks, Planned
-from penstock.spark.sinks.providers import Target
+from penstock.spark.sinks.providers import Target, TargetHome
 from penstock.spark.sinks.published import BEGINNING, Feed, Place, Publications, Stretch
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.formats import SINK
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.spark.storage.names import on_disk
 
+_T = TypeVar("_T")
 #: where nothing is told, what is published is looked at so often
 _LOOK_SECONDS = 1.0
 #: places that moved over batches without rows of the view are stored this seldom
@@ -173,6 +177,8 @@ class Follower:
                         put(self._where, mark)
                         stored, moved_at = mark, time.monotonic()
                     self._tell(mark)
+                    if target is not None:
+                        self._guarded(partial(target.idle, is_over=is_over))
                     if is_over:
                         return
                     self._context.published.wait(seen, _LOOK_SECONDS)
@@ -181,9 +187,10 @@ class Follower:
                     put(self._where, due.mark)
                     stored = due.mark
                 failpoint("sink_planned", due.delivery.number)
+                self._tell(mark)
                 if target is None:
-                    target = self._opened()
-                self._deliver(target, due.delivery)
+                    target = self._opened(mark)
+                self._guarded(partial(target.deliver, due.delivery))
                 failpoint("sink_delivered", due.delivery.number)
                 self._retries.succeeded()
                 # the commit that plans the next delivery says that this one is made
@@ -287,19 +294,23 @@ class Follower:
         places = {**due.mark.places, due.planned.feed: due.planned.end}
         return replace(due.mark, delivered=due.delivery.number, places=places, planned=None)
 
-    def _opened(self) -> Target:
-        folder = self._context.layout.local / "sinks"
+    def _opened(self, mark: Mark) -> Target:
+        folder = self._context.layout.local / "sinks" / on_disk(self.name)
         folder.mkdir(parents=True, exist_ok=True)
+        home = TargetHome(self.name, mark.id, folder, self._rejected)
+        return self._guarded(partial(self.sink.opens, home))
+
+    def _guarded(self, act: Callable[[], _T]) -> _T:
+        """Lets a failure of the target name the sink."""
         try:
-            return self.sink.opens(folder)
+            return act()
         except Exception as error:
             raise SinkFailedError(self.sink.name, self.sink.view) from error
 
-    def _deliver(self, target: Target, delivery: Delivery) -> None:
-        try:
-            target.deliver(delivery)
-        except Exception as error:
-            raise SinkFailedError(self.sink.name, self.sink.view) from error
+    def _rejected(self, rows: int, reason: str, place: Path) -> None:
+        self._context.events.record(
+            "sink_rejected", sink=self.name, view=self.sink.view, rows=rows, told=reason, file=str(place)
+        )
 
     def _tell(self, mark: Mark) -> None:
         behind, since = 0, 0.0

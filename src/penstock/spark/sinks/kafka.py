@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +11,7 @@ from penstock.errors import InputError
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, TO_JSON
 from penstock.spark.sinks.delivery import Delivery, Mode
-from penstock.spark.sinks.providers import Opens, Promise, SinkTable
+from penstock.spark.sinks.providers import Opens, PlainTarget, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 from penstock.spark.sources.kafka_checks import SERVERS, check_broker, check_connector, check_target
 
@@ -20,15 +19,12 @@ from penstock.spark.sources.kafka_checks import SERVERS, check_broker, check_con
 _HEADERS = {"penstock-batch": BATCH, "penstock-ordinal": ORDINAL, "penstock-definition": SINK_DEFINITION}
 
 
-class _Topic:
+class _Topic(PlainTarget):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
 
     def deliver(self, delivery: Delivery) -> None:
         _records(delivery.frame()).write.format("kafka").options(**self._options).save()
-
-    def close(self) -> None:
-        """Do nothing: Spark keeps the producers."""
 
 
 def _records(rows: DataFrame) -> DataFrame:
@@ -78,7 +74,7 @@ class KafkaProvider:
         check_connector(spark, table.name)
         check_target(spark, table.name, options)
 
-        def opens(_: Path) -> _Topic:
+        def opens(_: TargetHome) -> _Topic:
             return _Topic(options)
 
         return opens

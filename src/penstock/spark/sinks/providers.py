@@ -9,10 +9,12 @@ a class of providers without arguments:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from penstock.errors import UnknownNameError, UnsupportedError, meant
@@ -21,8 +23,6 @@ from penstock.spark.sources.reader_options import by_plain_name, plain_option
 from penstock.sql.script.statements import SINKS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -47,9 +47,51 @@ class Target(Protocol):
         """
         ...
 
+    def idle(self, *, is_over: bool) -> None:
+        """Do what is due beside deliveries; called about each second while none is.
+
+        Args:
+            is_over: whether no delivery follows in this run.
+
+        Raises:
+            Exception: as of `deliver`.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of connections; no delivery follows."""
         ...
+
+
+class PlainTarget(ABC):
+    """A target that does nothing beside deliveries, and keeps nothing open."""
+
+    @abstractmethod
+    def deliver(self, delivery: Delivery) -> None:
+        """See `Target`."""
+
+    def idle(self, *, is_over: bool) -> None:  # noqa: B027 - most targets have nothing to do
+        """See `Target`."""
+
+    def close(self) -> None:  # noqa: B027
+        """See `Target`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHome:
+    """What a target is given as it opens.
+
+    Attributes:
+        name: of the sink, in the status and in the ledger.
+        id: of the sink in its results folder.
+        folder: where it may keep files of its own.
+        rejected: to be called with a number of rows that the counterpart refuses for good, the reason and where they are kept.
+    """
+
+    name: str
+    id: str
+    folder: Path
+    rejected: Callable[[int, str, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +118,8 @@ class SinkTable:
         return self.statement.name
 
 
-#: opens a target; called by the thread that uses it, at a start and after each failure, with a folder for files of the target's own
-Opens = Callable[["Path"], Target]
+#: opens a target; called by the thread that uses it, before the first delivery and after each failure
+Opens = Callable[[TargetHome], Target]
 
 
 class SinkProvider(Protocol):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.publication.manifests import (
     ListedFile,
     files_of,
@@ -23,6 +24,7 @@ from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
 
+_T = TypeVar("_T")
 #: manifests of single batches that are kept for the other followers
 _KEPT = 256
 #: compressed bytes of a stretch whose rows are limited
@@ -153,12 +155,15 @@ class Publications:
             CheckpointError: fewer rows are published than the place says.
             DamagedError: a file is not there as it was published.
         """
+        return self._surely(feed, lambda: self._after(feed, begin, limits))
+
+    def _after(self, feed: Feed, begin: Place, limits: Limits) -> Stretch | None:
         files: list[ListedFile] = []
         end, first, batches = begin, None, 0
         size = 0
         for step in self._steps(feed, begin):
             first = step.first if first is None else first
-            if step.files:
+            if step.end > max(step.first, begin.rows):
                 batches += 1
             files += step.files
             size += sum(file.size for file in step.files)
@@ -173,10 +178,15 @@ class Publications:
                 break
         if first is None:
             return None
+        if end.rows < begin.rows:
+            raise _too_few(feed, end.rows, begin.rows)
         return self._stretch(feed, begin, end, first, files)
 
     def between(self, feed: Feed, begin: Place, end: Place) -> Stretch:
         """The stretch between two places; raises as `after`."""
+        return self._surely(feed, lambda: self._between(feed, begin, end))
+
+    def _between(self, feed: Feed, begin: Place, end: Place) -> Stretch:
         files: list[ListedFile] = []
         first, reached = None, begin.rows
         for step in self._steps(feed, begin):
@@ -194,6 +204,14 @@ class Publications:
         with self._lock:
             for key in [key for key in self._known if key[0] == query]:
                 del self._known[key]
+
+    def _surely(self, feed: Feed, find: Callable[[], _T]) -> _T:
+        """What is found; a second time where known files were merged and deleted meanwhile."""
+        try:
+            return find()
+        except DamagedError:
+            self.forget(feed.query)
+            return find()
 
     def _stretch(self, feed: Feed, begin: Place, end: Place, first: int, files: list[ListedFile]) -> Stretch:
         needed, start = [], first
