@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +21,7 @@ _NAME = "postgres"
 _USER = "postgres"
 _OWNER, _PASSWORD, _DATABASE = "penstock", "penstock-secret", "penstock"
 _INSTALLED = Path("/usr/lib/postgresql")
+_MOST_SECONDS = 30.0
 
 
 class PostgresServer:
@@ -89,8 +91,13 @@ class PostgresServer:
         return self
 
     def kill(self) -> None:
-        """End the server as a crash would; its data remain."""
+        """End the server as a crash would; its data remain. Its processes end as they notice."""
+        server = self._server.recorded
+        own = [] if server is None else _children(server)
         self._server.kill()
+        deadline = time.monotonic() + _MOST_SECONDS
+        while any(Path(f"/proc/{each}").exists() for each in own) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """End the server in good order."""
@@ -137,6 +144,12 @@ class PostgresServer:
         )
         if done.returncode:
             raise ConnectionFailedError(f"{program}: {done.stderr.strip()}")
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(each) for each in found.split()]
 
 
 def _as_user() -> list[str]:

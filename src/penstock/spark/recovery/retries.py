@@ -25,13 +25,6 @@ from penstock.spark.recovery.causes import (
 from penstock.spark.storage.events import EventLog
 
 _MOST_SECONDS = 30.0
-#: the kinds of events by what is tried again: of a retry, the final failure, and what works again
-_EVENTS = {
-    "ingest": ("stream_retried", "run_failed", None),
-    "backfill": ("backfill_retried", "backfill_failed", None),
-    "sink": ("sink_retried", "sink_failed", "sink_back"),
-    "lane": ("lane_retried", "lane_failed", "lane_back"),
-}
 #: the longest wait after a cause that somebody has to mend first
 _SELDOM_SECONDS = 300.0
 #: a machine too busy to start a process says nothing against what was to run there, unless it stays so
@@ -81,7 +74,7 @@ class Retries:
         self._details = details
         self._stream = stream
         self._part = part
-        self._retried, self._failed, self._back = _EVENTS.get(part, _EVENTS["lane"])
+        self._kind = part if part in ("ingest", "backfill", "sink") else "lane"
         self._most = settings.retry_attempts
         self._first_seconds = settings.retry_seconds
         self._events = events
@@ -105,8 +98,12 @@ class Retries:
         with self._lock:
             pending, self._pending = self._pending, None
             self._tried = self._counted = 0
-        if pending is not None and self._back is not None:
-            self._events.record(self._back, **self._fields(), attempt=pending.attempt)
+        if pending is not None and self._kind in ("lane", "sink"):
+            self._events.record(
+                {"lane": "lane_back", "sink": "sink_back"}[self._kind],
+                **self._fields(),
+                attempt=pending.attempt,
+            )
 
     def run(self, attempt: Callable[[], None], stopping: threading.Event) -> None:
         """Makes attempts until one returns or `stopping` is set.
@@ -129,7 +126,12 @@ class Retries:
                     self.succeeded()
                 return
             self._events.record(
-                self._retried,
+                {
+                    "ingest": "stream_retried",
+                    "backfill": "backfill_retried",
+                    "lane": "lane_retried",
+                    "sink": "sink_retried",
+                }[self._kind],
                 **self._fields(),
                 cause=cause.kind,
                 told=cause.told,
@@ -175,7 +177,15 @@ class Retries:
         }
         fields = self._fields()
         self.failed = {**fields, "cause": cause.kind, "told": cause.told + again, **named}
-        self._events.record(self._failed, **self.failed)
+        self._events.record(
+            {
+                "ingest": "run_failed",
+                "backfill": "backfill_failed",
+                "lane": "lane_failed",
+                "sink": "sink_failed",
+            }[self._kind],
+            **self.failed,
+        )
         if self._part == "sink":
             return StreamFailedError(f"{cause.told}{again}")
         what = "stream" if self._part == "ingest" else f"the {self._part} of stream"

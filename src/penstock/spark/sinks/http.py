@@ -71,22 +71,34 @@ class _Alerts:
         return urllib.parse.urlsplit(self.url).hostname or "?"
 
 
+@dataclass(slots=True)
+class _Sent:
+    """Which requests of a delivery the server has, though the delivery was not taken as a whole.
+
+    Attributes:
+        delivery: its number.
+        keys: of the requests.
+    """
+
+    delivery: int = -1
+    keys: set[str] = field(default_factory=set)
+
+
 class _HttpTarget:
-    def __init__(self, alerts: _Alerts, home: TargetHome) -> None:
+    def __init__(self, alerts: _Alerts, sent: _Sent, home: TargetHome) -> None:
         self._alerts = alerts
+        self._sent = sent
         self._home = home
         self._digests = Digests(home.folder / "digests.json", alerts.at_most_seconds)
         self._dead = alerts.dead_letters or home.folder / "dead-letters.jsonl"
-        #: keys of the requests of a delivery that was not taken as a whole
-        self._sent: tuple[int, set[str]] = -1, set()
         self._view = ""
 
     def deliver(self, delivery: Delivery) -> None:
         self._view = delivery.view
         if self._alerts.at_most_seconds and self._digests.has(delivery.number):
             return
-        if self._sent[0] != delivery.number:
-            self._sent = delivery.number, set()
+        if self._sent.delivery != delivery.number:
+            self._sent.delivery, self._sent.keys = delivery.number, set()
         rows = _objects(delivery.rows)
         if self._alerts.is_by_batch:
             values = {"view": delivery.view, "rows": rows, "count": len(rows), "key": ""}
@@ -124,7 +136,7 @@ class _HttpTarget:
         Raises:
             ConnectionError: the server does not answer, or refuses for a while.
         """
-        if key in self._sent[1]:
+        if key in self._sent.keys:
             return
         headers = {"Content-Type": "application/json", "Idempotency-Key": key, **self._alerts.headers}
         request = urllib.request.Request(self._alerts.url, body, headers, method="POST")
@@ -139,7 +151,7 @@ class _HttpTarget:
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise ConnectionError(f"{self._alerts.host} does not answer: {reason}") from None
-        self._sent[1].add(key)
+        self._sent.keys.add(key)
 
     def _bury(self, key: str, body: bytes, rows: int, reason: str) -> None:
         self._dead.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +229,7 @@ class HttpProvider:
             options.seconds(table, "timeout", _TIMEOUT_SECONDS),
             Path(dead) if dead else None,
         )
-        return partial(_HttpTarget, alerts)
+        return partial(_HttpTarget, alerts, _Sent())
 
 
 _PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"

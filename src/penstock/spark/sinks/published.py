@@ -268,5 +268,5 @@ class Publications:
 def _too_few(feed: Feed, published: int, wanted: int) -> CheckpointError:
     return CheckpointError(
         f"{feed.query} has {published:,} published rows of kind {feed.kind}, and a sink was given {wanted:,}: the results folder was "
-        "restored from an older copy, or files were removed. Put them back, or give the sink another name to begin anew"
+        "restored from an older copy, or files were removed. Put them back, or give the sink another name to begin with the first row"
     )
