@@ -55,15 +55,17 @@ class _Server:
             ConnectionError: the server does not answer.
         """
         import psycopg
+        from psycopg.conninfo import make_conninfo
 
-        given = {"user": self.user, "password": self.password}
+        known = make_conninfo(
+            self.url,
+            user=self.user,
+            password=self.password,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="penstock",
+        )
         try:
-            return psycopg.connect(
-                self.url,
-                connect_timeout=_CONNECT_SECONDS,
-                application_name="penstock",
-                **{name: value for name, value in given.items() if value is not None},
-            )
+            return psycopg.connect(known)
         except psycopg.OperationalError as error:
             raise ConnectionError(f"PostgreSQL: {self.without_password(str(error))}") from None
 
@@ -125,7 +127,7 @@ class _PostgresTarget:
     def _sql(self, text: str, *parts: Any) -> Any:
         from psycopg import sql
 
-        return sql.SQL(text).format(*parts)  # type: ignore[arg-type]
+        return sql.SQL(text).format(*parts)
 
     def _named(self, *names: str) -> Any:
         from psycopg import sql
@@ -136,8 +138,7 @@ class _PostgresTarget:
         from psycopg import sql
 
         return sql.SQL(", ").join(
-            sql.SQL(form).format(*[sql.Identifier(each.name)] * form.count("{}"))  # type: ignore[arg-type]
-            for each in columns
+            sql.SQL(form).format(*[sql.Identifier(each.name)] * form.count("{}")) for each in columns
         )
 
     @property
@@ -280,12 +281,20 @@ class PostgresProvider:
         Raises:
             TypeMismatchError: a column has a type that has no counterpart in PostgreSQL.
         """
-        options.library(table, "psycopg", "postgres")
+        psycopg = options.library(table, "psycopg", "postgres")
         url = options.required(table, "url")
         if not url.startswith(_SCHEMES):
             raise SqlError(
                 f"table {table.name}: url must begin with {' or '.join(_SCHEMES)}", *table.statement.at("url")
             )
+        address = url.removeprefix("jdbc:")
+        try:
+            psycopg.conninfo.conninfo_to_dict(address)
+        except psycopg.ProgrammingError:
+            # its message may quote the address, in which a password may stand
+            raise SqlError(
+                f"table {table.name}: url is no address of a PostgreSQL database", *table.statement.at("url")
+            ) from None
         name = options.required(table, "dbtable")
         if not all(name.split(".")) or name.count(".") > 1:
             raise InputError(f"table {table.name}: dbtable is '{name}'; write table or schema.table")
@@ -296,9 +305,7 @@ class PostgresProvider:
                     "Select its parts, CAST it, or use to_json.",
                     *table.statement.at("using"),
                 )
-        server = _Server(
-            url.removeprefix("jdbc:"), table.options.get("user"), options.secret(table, "password"), name
-        )
+        server = _Server(address, table.options.get("user"), options.secret(table, "password"), name)
         return partial(_opened, server)
 
 
