@@ -214,6 +214,7 @@ def test_a_server_that_does_not_answer_is_told_and_gets_the_rows_later(
             {"url": "http://h", "per": "batch", "at_most_every": "1 minute"},
             "at_most_every belongs to per 'row'",
         ),
+        ({"url": "http://h", "every": "often"}, "every is 'often'; write a number and second"),
         ({"url": "http://h", "group_by": "town"}, "group_by names column town"),
         ({"url": "http://h", "preset": "teams"}, "preset is 'teams'; allowed: none, slack, pagerduty"),
         ({"preset": "pagerduty"}, "set the option routing_key"),

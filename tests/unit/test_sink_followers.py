@@ -131,6 +131,28 @@ def test_a_sink_that_fails_delays_no_other_and_its_backlog_is_told(folder: Folde
         until(lambda: told["failing.large"]["backlog"] == 0)
 
 
+def test_batches_are_gathered_for_a_while(folder: Folder) -> None:
+    target = Taken()
+    with folder.following(sink_to(target, limits=Limits(1_000, None), every_seconds=1.0)):
+        folder.match([1])
+        until(lambda: target.numbers == [0])
+        folder.match([2], [3], [4])
+        until(lambda: target.ids == [1, 2, 3, 4])
+        assert target.numbers == [0, 1]
+    folder.match([5])
+    folder.deliver(sink_to(target, limits=Limits(1_000, None), every_seconds=3_600.0))
+    folder.match([6])
+    folder.deliver(sink_to(target, limits=Limits(1, None), every_seconds=3_600.0))
+    assert target.ids == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_backlog_is_not_gathered(folder: Folder) -> None:
+    target = Taken()
+    folder.match(range(10))
+    with folder.following(sink_to(target, limits=Limits(2, None), every_seconds=3_600.0)):
+        until(lambda: target.ids == list(range(10)))
+
+
 def test_a_sink_may_begin_behind_the_last_row(folder: Folder) -> None:
     folder.match([1], [2])
     folder.answer([("a", 0, 1, False, False)])

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError, SqlError
 from penstock.spark.sinks.delivery import Delivery, Form, Mode, refuse_missing
+from penstock.spark.sinks.lengths import seconds
 from penstock.spark.sinks.providers import (
     COMMON,
     Opens,
@@ -65,6 +66,7 @@ class Sink:
         promise: how often the counterpart gets a row.
         takes_frames: whether Spark reads the rows.
         begin: which rows a new sink begins with.
+        every_seconds: least time between two deliveries, as long as none is full.
         text: the query of the INSERT INTO that declared it; empty for a function.
     """
 
@@ -77,6 +79,7 @@ class Sink:
     promise: Promise
     takes_frames: bool = False
     begin: Begin = "earliest"
+    every_seconds: float = 0.0
     text: str = ""
 
 
@@ -128,6 +131,7 @@ def table_sink(spark: SparkSession, table: CreateTable, view: SinkView, text: st
         provider.promise,
         getattr(provider, "takes_frames", False),
         cast(Begin, begin),
+        seconds(table, options, "every", getattr(provider, "every_seconds", 0.0)),
         text,
     )
 

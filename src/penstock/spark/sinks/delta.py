@@ -149,6 +149,8 @@ class DeltaProvider:
     modes: tuple[Mode, ...] = ("upsert", "append", "changes")
     promise: Promise = "exactly once"
     limits = Limits(rows=1_000_000, batches=None)
+    #: a commit costs some 10 ms and a file, however few its rows
+    every_seconds = 5.0
 
     def options(self) -> Iterable[str]:
         """Where it lies, and how its files are arranged."""

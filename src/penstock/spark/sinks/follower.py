@@ -76,11 +76,19 @@ class FollowerContext:
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A delivery that is due, and the mark once it is planned."""
+    """A delivery that is due.
+
+    Attributes:
+        delivery: what the target is given.
+        planned: as the ledger has it.
+        mark: with the plan.
+        is_full: whether it has as many rows as it may, so that others follow.
+    """
 
     delivery: Delivery
     planned: Planned
     mark: Mark
+    is_full: bool
 
 
 class Follower:
@@ -162,11 +170,13 @@ class Follower:
         put, moved_at = self._context.marks.put, time.monotonic()
         due: _Next | None = None
         target: Target | None = None
+        next_at = time.monotonic()
         try:
             while not self._stopping.is_set():
                 seen, is_over = self._context.published.count, self._context.is_over()
                 mark = self._with_feeds(mark)
-                if due is None:
+                is_early = not is_over and mark.planned is None and time.monotonic() < next_at
+                if due is None and not is_early:
                     due, mark = self._due(mark)
                 if due is None:
                     if mark != stored and (
@@ -181,7 +191,10 @@ class Follower:
                         self._guarded(partial(target.idle, is_over=is_over))
                     if is_over:
                         return
-                    self._context.published.wait(seen, _LOOK_SECONDS)
+                    if is_early:
+                        self._stopping.wait(min(_LOOK_SECONDS, max(0.0, next_at - time.monotonic())))
+                    else:
+                        self._context.published.wait(seen, _LOOK_SECONDS)
                     continue
                 if due.mark != stored:
                     put(self._where, due.mark)
@@ -193,6 +206,8 @@ class Follower:
                 self._guarded(partial(target.deliver, due.delivery))
                 failpoint("sink_delivered", due.delivery.number)
                 self._retries.succeeded()
+                if not due.is_full:
+                    next_at = time.monotonic() + self.sink.every_seconds
                 # the commit that plans the next delivery says that this one is made
                 mark, due = self._behind(due), None
                 self._tell(mark)
@@ -288,7 +303,9 @@ class Follower:
             mark.id, number, self.sink.view, batch, self.sink.form, feed, stretch, self._context.spark
         )
         planned = Planned(stretch.feed, stretch.end, definition)
-        return _Next(delivery, planned, replace(mark, planned=planned))
+        most = self.sink.limits.rows
+        is_full = most is not None and stretch.rows >= most
+        return _Next(delivery, planned, replace(mark, planned=planned), is_full)
 
     def _behind(self, due: _Next) -> Mark:
         places = {**due.mark.places, due.planned.feed: due.planned.end}

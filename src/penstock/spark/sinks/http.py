@@ -25,6 +25,7 @@ from penstock.spark.results.texts import has_form, json_lines
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.digests import Digests
+from penstock.spark.sinks.lengths import seconds
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 from penstock.spark.sinks.templates import Template
@@ -210,7 +211,7 @@ class HttpProvider:
                 f"table {table.name}: url must begin with http:// or https://", *table.statement.at("url")
             )
         dead = table.options.get("deadletters")
-        at_most = options.seconds(table, "at_most_every", 0.0)
+        at_most = seconds(table.statement, table.options, "at_most_every", 0.0)
         is_by_batch = options.choice(table, "per", ("row", "batch")) == "batch"
         if is_by_batch and at_most:
             raise SqlError(
@@ -226,7 +227,7 @@ class HttpProvider:
             is_by_batch,
             at_most,
             options.columns(table, "group_by"),
-            options.seconds(table, "timeout", _TIMEOUT_SECONDS),
+            seconds(table.statement, table.options, "timeout", _TIMEOUT_SECONDS),
             Path(dead) if dead else None,
         )
         return partial(_HttpTarget, alerts, _Sent())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +10,6 @@ from types import ModuleType
 from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.spark.sinks.delivery import refuse_missing
 from penstock.spark.sinks.providers import SinkTable
-
-_UNITS = {"second": 1.0, "minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
-_LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?\s*")
 
 
 def required(table: SinkTable, option: str) -> str:
@@ -56,24 +52,6 @@ def choice(table: SinkTable, option: str, allowed: Sequence[str]) -> str:
             *table.statement.at(option),
         )
     return value
-
-
-def seconds(table: SinkTable, option: str, default: float) -> float:
-    """A length of time such as '1 minute', in seconds.
-
-    Raises:
-        SqlError: it is none.
-    """
-    text = table.options.get(option.replace("_", ""))
-    if text is None:
-        return default
-    found = _LENGTH.fullmatch(text.lower())
-    if found is None or not float(found[1]):
-        raise SqlError(
-            f"table {table.name}: {option} is '{text}'; write a number and second, minute, hour or day",
-            *table.statement.at(option),
-        )
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def whole_number(table: SinkTable, option: str, default: int) -> int:

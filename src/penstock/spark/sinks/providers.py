@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 GROUP = "penstock.sinks"
 #: options of every sink
-COMMON = ("mode", "final_only", "key", "begin")
+COMMON = ("mode", "final_only", "key", "begin", "every")
 Promise = Literal["exactly once", "at least once"]
 
 
