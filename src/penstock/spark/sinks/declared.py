@@ -67,6 +67,7 @@ class Sink:
         takes_frames: whether Spark reads the rows.
         begin: which rows a new sink begins with.
         every_seconds: least time between two deliveries, as long as none is full.
+        is_eager: whether the target has something to do before the first delivery of a run.
         text: the query of the INSERT INTO that declared it; empty for a function.
     """
 
@@ -80,6 +81,7 @@ class Sink:
     takes_frames: bool = False
     begin: Begin = "earliest"
     every_seconds: float = 0.0
+    is_eager: bool = False
     text: str = ""
 
 
@@ -132,6 +134,7 @@ def table_sink(spark: SparkSession, table: CreateTable, view: SinkView, text: st
         getattr(provider, "takes_frames", False),
         cast(Begin, begin),
         seconds(table, options, "every", getattr(provider, "every_seconds", 0.0)),
+        getattr(provider, "is_eager", False),
         text,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, joined_schema, marks_of, withdraws
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, project, read_matches
 from penstock.spark.results.read_plain import Chosen, FieldPath, places_of, told_columns
-from penstock.spark.results.stored_rows import Ints, StoredRows
+from penstock.spark.results.stored_rows import Ints, Part, StoredRows
 from penstock.spark.results.window_schemas import (
     FINAL,
     OP,
@@ -34,6 +34,8 @@ from penstock.spark.results.window_schemas import (
     readable_operator,
 )
 from penstock.spark.sinks.published import Feed, Stretch
+from penstock.spark.sinks.shared_files import SHARED, SMALL_ROWS
+from penstock.spark.storage.columns import conform
 from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 
@@ -107,12 +109,14 @@ class ViewFeed(ABC):
     def _frame(self, spark: SparkSession, stretch: Stretch) -> DataFrame: ...
 
     def _read(self, stored: StoredRows, stretch: Stretch) -> tuple[pa.Table, Ints]:
-        rows, numbers = [], []
         begin, end = stretch.begin.rows - stretch.first, stretch.end.rows - stretch.first
-        for part in stored.parts(begin):
-            count = int(np.searchsorted(part.numbers, end))
-            rows.append(part.rows.slice(0, count))
-            numbers.append(part.numbers[:count] + stretch.first)
+        is_small = all(rows <= SMALL_ROWS for _, rows in stretch.files)
+        parts = _small_parts(stored) if is_small else stored.parts(begin)
+        rows, numbers = [], []
+        for part in parts:
+            first, last = np.searchsorted(part.numbers, (begin, end)).tolist()
+            rows.append(part.rows.slice(first, last - first))
+            numbers.append(part.numbers[first:last] + stretch.first)
             if part.end >= end:
                 break
         table = pa.Table.from_batches(rows, stored.schema)
@@ -131,6 +135,16 @@ class ViewFeed(ABC):
         return frame.withColumn(_NUMBER, number).where(
             F.col(_NUMBER).between(stretch.begin.rows, stretch.end.rows - 1)
         )
+
+
+def _small_parts(stored: StoredRows) -> Iterator[Part]:
+    """All rows of a view in small files, which other followers read too."""
+    place = 0
+    for path, _ in stored.files:
+        for batch in SHARED.read(path):
+            numbers, rows = stored.pick(conform(batch, stored.stored))
+            yield Part(rows, numbers + place, place + batch.num_rows)
+            place += batch.num_rows
 
 
 def _whole(schema: pa.Schema, dropped: str | None) -> pa.Schema:

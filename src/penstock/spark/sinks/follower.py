@@ -172,11 +172,13 @@ class Follower:
         target: Target | None = None
         next_at = time.monotonic()
         try:
+            if self.sink.is_eager:
+                target = self._opened(mark)
             while not self._stopping.is_set():
                 seen, is_over = self._context.published.count, self._context.is_over()
-                mark = self._with_feeds(mark)
                 is_early = not is_over and mark.planned is None and time.monotonic() < next_at
                 if due is None and not is_early:
+                    mark = self._with_feeds(mark)
                     due, mark = self._due(mark)
                 if due is None:
                     if mark != stored and (
@@ -186,7 +188,8 @@ class Follower:
                     ):
                         put(self._where, mark)
                         stored, moved_at = mark, time.monotonic()
-                    self._tell(mark)
+                    if not is_early:
+                        self._tell(mark)
                     if target is not None:
                         self._guarded(partial(target.idle, is_over=is_over))
                     if is_over:

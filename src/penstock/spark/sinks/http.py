@@ -47,6 +47,7 @@ class _Alerts:
     """What is sent, and where.
 
     Attributes:
+        view: whose rows.
         url, headers: of each request.
         one, many: the bodies of a row, and of a batch or digest.
         is_by_batch: whether a delivery is one request.
@@ -56,6 +57,7 @@ class _Alerts:
         dead_letters: the file of what the server refuses; None: beside what the sink keeps.
     """
 
+    view: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     one: Template = field(repr=False)
@@ -92,10 +94,8 @@ class _HttpTarget:
         self._home = home
         self._digests = Digests(home.folder / "digests.json", alerts.at_most_seconds)
         self._dead = alerts.dead_letters or home.folder / "dead-letters.jsonl"
-        self._view = ""
 
     def deliver(self, delivery: Delivery) -> None:
-        self._view = delivery.view
         if self._alerts.at_most_seconds and self._digests.has(delivery.number):
             return
         if self._sent.delivery != delivery.number:
@@ -120,7 +120,7 @@ class _HttpTarget:
             return
         now = time.time()
         for key, waiting in self._digests.due(now, is_over=is_over):
-            values = {"view": self._view, "rows": waiting.rows, "count": waiting.count, "key": key}
+            values = {"view": self._alerts.view, "rows": waiting.rows, "count": waiting.count, "key": key}
             body = self._alerts.many.filled(values)
             self._send(f"{self._home.id}-digest-{waiting.first}", body, waiting.count)
             self._digests.sent(key, now)
@@ -173,6 +173,8 @@ class HttpProvider:
     modes: tuple[Mode, ...] = ("changes", "append")
     promise: Promise = "at least once"
     limits = Limits(rows=10_000, batches=1)
+    #: digests may wait since the run before
+    is_eager = True
 
     def options(self) -> Iterable[str]:
         """Where requests go, what they say, and how often."""
@@ -220,6 +222,7 @@ class HttpProvider:
             )
         one, many = _templates(table, preset)
         alerts = _Alerts(
+            table.view,
             url,
             _headers(table),
             one,
