@@ -218,7 +218,7 @@ def test_values_of_every_type_arrive_as_they_are(postgres: PostgresServer, table
         ({"url": "mysql://h/d", "dbtable": "t"}, "url must begin with postgresql://"),
         (
             {"url": "postgresql://u:marker@h:no/d?x", "dbtable": "t"},
-            "url is no address of a PostgreSQL database",
+            "url does not address a PostgreSQL database",
         ),
         ({"url": "postgresql://h/d"}, "set the option dbtable"),
         ({"url": "postgresql://h/d", "dbtable": "a.b.c"}, "write table or schema.table"),

@@ -203,7 +203,9 @@ class Follower:
                     put(self._where, due.mark)
                     stored = due.mark
                 failpoint("sink_planned", due.delivery.number)
-                self._tell(mark)
+                if self._retries.pending is not None:
+                    # the backlog grows while it fails
+                    self._tell(mark)
                 if target is None:
                     target = self._opened(mark)
                 self._guarded(partial(target.deliver, due.delivery))

@@ -293,7 +293,7 @@ class PostgresProvider:
         except psycopg.ProgrammingError:
             # its message may quote the address, in which a password may stand
             raise SqlError(
-                f"table {table.name}: url is no address of a PostgreSQL database", *table.statement.at("url")
+                f"table {table.name}: url does not address a PostgreSQL database", *table.statement.at("url")
             ) from None
         name = options.required(table, "dbtable")
         if not all(name.split(".")) or name.count(".") > 1:
