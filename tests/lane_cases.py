@@ -99,10 +99,6 @@ class PairLane(CutLane):
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         return {"order": self.order}
 
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ARG002
-        paths = [self.context.layout.results(VIEW) / file["name"] for file in files]
-        return pa.concat_tables(map(pq.read_table, paths)).to_pylist() if view == VIEW and paths else None
-
     def stop(self) -> None:
         self.goes_on.set()
         super().stop()
