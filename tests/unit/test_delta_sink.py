@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import InputError, TypeMismatchError
 from penstock.spark.sinks import delta
 from penstock.spark.storage.formats import SINK
+from penstock_lab.servers.s3 import S3Server
 from sink_cases import SELECTION, WINDOWS, Folder, Revision, newest, until
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
@@ -37,13 +38,13 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
     found.close()
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def rows_of(path: Path | str) -> list[dict[str, Any]]:
     """The rows of a table, as the library reads them."""
     found: list[dict[str, Any]] = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
     return found
 
 
-def windows_of(path: Path) -> dict[tuple[str | None, int], tuple[int, bool]]:
+def windows_of(path: Path | str) -> dict[tuple[str | None, int], tuple[int, bool]]:
     """(n, is_final) by city and start of the window."""
     rows = rows_of(path)
     found = {(row["city"], int(row["w"]["start"].timestamp())): (row["n"], row["is_final"]) for row in rows}
@@ -213,3 +214,15 @@ def test_a_type_that_delta_does_not_have_is_refused_by_its_column() -> None:
     columns = pa.schema([("a", pa.int64()), ("span", pa.duration("us"))])
     with pytest.raises(TypeMismatchError, match="column span is"):
         delta.PROVIDER.open(None, SinkTable(statement, {"path": "x"}, "v", columns, Form("append")))  # type: ignore[arg-type]
+
+
+def test_a_table_lies_in_a_bucket(folder: Folder, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    path = "s3://bucket/delta/windows"
+    for number, cut in enumerate(CUTS, 1):
+        folder.answer(cut)
+        folder.deliver(folder.sink("delta", WINDOWS, path=path))
+        assert windows_of(path) == newest(CUTS[:number])
+    secret = s3.environment()["AWS_SECRET_ACCESS_KEY"]
+    assert secret not in str(folder.events.recent)
