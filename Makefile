@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 KAFKA_PORT ?= 9092
 TOPICS ?=
 S3_PORT ?= 8333
+POSTGRES_PORT ?= 5433
 BUCKETS ?= penstock
 MASTER_PORT ?= 7077
 # so many tests run at a time, each worker with a Spark session and a Kafka broker of its own (4 GB); 0: in one process
@@ -20,7 +21,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars axe screenshots kafka kafka-stop s3 s3-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -131,6 +132,9 @@ bench-object-store: java $(INSTALLED) s3-jars ## results in a bucket of a local 
 bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline; idle and busy
 	$(call benchmarks,cut_floor order_floor)
 
+bench-sinks: $(INSTALLED) ## rows a second into Delta and PostgreSQL; what 80 views' sinks cost a batch
+	$(BIN)/python benchmarks/sinks.py
+
 bench-weeks: $(INSTALLED) ## 100,000 batches published and 100,000 entries of a log, without Spark
 	$(call benchmarks,publication_weeks log_weeks)
 
@@ -168,6 +172,13 @@ s3: $(INSTALLED) ## start an S3 server on 127.0.0.1:8333 (S3_PORT) and create bu
 s3-stop: $(INSTALLED) ## stop that server
 	@$(BIN)/python -m penstock_lab.servers.s3 stop --data $(CACHE)/s3-data
 
+postgres: $(INSTALLED) ## start PostgreSQL on 127.0.0.1:5433 (POSTGRES_PORT); on a Debian-like system a missing one is installed
+	@scripts/postgres.sh
+	@$(BIN)/python -m penstock_lab.servers.postgres start --port $(POSTGRES_PORT) --data $(CACHE)/postgres
+
+postgres-stop: $(INSTALLED) ## stop that server
+	@$(BIN)/python -m penstock_lab.servers.postgres stop --data $(CACHE)/postgres
+
 cluster: java $(INSTALLED) ## start a standalone master and two workers on 127.0.0.1:7077 (MASTER_PORT)
 	@$(BIN)/python -m penstock_lab.servers.cluster start --port $(MASTER_PORT) --data $(CACHE)/cluster
 
@@ -185,5 +196,5 @@ lock: $(INSTALLED) ## pin the newest versions that pyproject.toml allows, with t
 	scripts/lock.sh $(BIN)/uv
 
 clean: ## remove what the other targets made, .venv and the fetched jars included
-	-@[ ! -x $(BIN)/python ] || $(MAKE) --no-print-directory kafka-stop s3-stop cluster-stop
+	-@[ ! -x $(BIN)/python ] || $(MAKE) --no-print-directory kafka-stop s3-stop postgres-stop cluster-stop
 	rm -rf $(VENV) $(CACHE) out build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

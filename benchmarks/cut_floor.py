@@ -77,7 +77,7 @@ def measure(spark: SparkSession, folder: Path, cuts: int) -> tuple[Seconds, Seco
     events = EventLog(layout.events)
     appended = Appended()
     rows = RowLogs(layout, events, appended.tell)
-    context = LaneContext(spark, layout, events, Settings(), Trigger(), "floor", list, appended, rows)
+    context = LaneContext(spark, layout, events, Settings(), Trigger(), "floor", Appended(), appended, rows)
     logs = {name: StreamLog(layout.log(name)) for name in ("left", "right")}
     keepers: list[Any] = [
         SimpleNamespace(stream=name, ingest=SimpleNamespace(stream=name), active=True, is_complete=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock_lab.servers.cluster import StandaloneCluster
     from penstock_lab.servers.kafka import KafkaBroker
+    from penstock_lab.servers.postgres import PostgresServer
     from penstock_lab.servers.s3 import S3Server
 
 CACHE = Path(__file__).parents[1] / ".cache"
@@ -138,6 +140,25 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
     finally:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests share: give tables names of their own, leave it running."""
+    from penstock.errors import ConnectionFailedError
+    from penstock_lab.servers.postgres import PostgresServer
+
+    # the server's user has to reach its files, and may not enter pytest's folders
+    with tempfile.TemporaryDirectory(prefix="penstock-postgres-", dir=memory_folder()) as data:
+        Path(data).chmod(0o711)
+        try:
+            server = PostgresServer(Path(data)).start()
+        except ConnectionFailedError as error:
+            pytest.skip(str(error))
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 @pytest.fixture

@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.spark.ingest.answering import BatchDone
+from penstock.spark.ingest.rearranging import Rearranging
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.storage.layout import Layout
 from publishing import shown
@@ -136,3 +139,14 @@ def put_rides(folder: Path, name: int, rows: int, begin: float, seconds: float) 
     )
     put_file(folder / "rides" / f"{name}.parquet", partial(pq.write_table, table))
     return table
+
+
+def after_each_batch(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Calls a function with the number of each batch that is published, before the next one begins."""
+    report = Rearranging.report
+
+    def reporting(rearranging: Rearranging, done: BatchDone) -> None:
+        report(rearranging, done)
+        act(done.batch)
+
+    monkeypatch.setattr(Rearranging, "report", reporting)

@@ -37,7 +37,6 @@ from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
-from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.stored_log import StoredLog
@@ -99,10 +98,6 @@ class PairLane(CutLane):
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         return {"order": self.order}
-
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ARG002
-        paths = [self.context.layout.results(VIEW) / file["name"] for file in files]
-        return pa.concat_tables(map(pq.read_table, paths)).to_pylist() if view == VIEW and paths else None
 
     def stop(self) -> None:
         self.goes_on.set()
@@ -234,7 +229,6 @@ def end(*keepers: Any) -> None:
 def lane_context(
     layout: Layout,
     spark: Any = None,
-    sinks: Sequence[Sink] = (),
     trigger: Trigger = Trigger(),  # noqa: B008, frozen
     **settings: Any,
 ) -> LaneContext:
@@ -247,7 +241,7 @@ def lane_context(
         Settings(**{"retry_seconds": 0.01, **settings}),
         trigger,
         "penstock",
-        lambda: sinks,
+        Appended(),
         appended,
         RowLogs(layout, events, appended.tell),
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.spark.engine import Engine
     from penstock.spark.run import Run
     from penstock.spark.sessions.build import build_session
-    from penstock.status import LaneStatus, RunStatus, StreamStatus, ViewStatus
+    from penstock.status import LaneStatus, RunStatus, SinkStatus, StreamStatus, ViewStatus
     from penstock.trigger import Trigger
 
 _ERRORS, _STATUS = "penstock.errors", "penstock.status"
@@ -53,6 +53,7 @@ _MODULES = {
     "RunStatus": _STATUS,
     "Settings": "penstock.settings",
     "SinkFailedError": _ERRORS,
+    "SinkStatus": _STATUS,
     "SqlError": _ERRORS,
     "StartStoppedError": _ERRORS,
     "StreamFailedError": _ERRORS,
@@ -83,6 +84,7 @@ __all__ = [
     "RunStatus",
     "Settings",
     "SinkFailedError",
+    "SinkStatus",
     "SqlError",
     "StartStoppedError",
     "StreamFailedError",

@@ -168,6 +168,33 @@ class LaneStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkStatus:
+    """A sink: where the rows of one view are delivered.
+
+    Attributes:
+        name: the sink's name: its table or function, a dot, and the view.
+        view: the view.
+        kind: the word after USING; 'function' of a function.
+        active: whether it delivers in this run.
+        deliveries: deliveries made since the sink began.
+        backlog: published batches that are not delivered as a whole.
+        behind_seconds: age of the oldest of them; None where there is none, or its age is not known.
+        rejected: rows that the counterpart refused for good.
+        trouble: why it fails; None where it works.
+    """
+
+    name: str
+    view: str
+    kind: str
+    active: bool
+    deliveries: int
+    backlog: int
+    behind_seconds: float | None = None
+    rejected: int = 0
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStatus:
     """One stream. Counts are since the start of the run.
 
@@ -238,6 +265,7 @@ class RunStatus(Mapping[str, dict[str, Any]]):
         streams: its streams, by name.
         views: its views, by name.
         lanes: its lanes, by name.
+        sinks: its sinks, by name.
     """
 
     state: State
@@ -245,6 +273,7 @@ class RunStatus(Mapping[str, dict[str, Any]]):
     streams: Mapping[str, StreamStatus]
     views: Mapping[str, ViewStatus]
     lanes: Mapping[str, LaneStatus]
+    sinks: Mapping[str, SinkStatus] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return `state`, `output` and, by name, everything known of `streams`, as plain values."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from lane_cases import VIEW, PairLane, lane_context
-from penstock.spark.sinks import Sink
+from lane_cases import PairLane, lane_context
 from penstock.spark.storage.layout import Layout
 
 NAME = "killed.pairs"
@@ -20,12 +19,8 @@ def main(layout: Layout, seconds: float, *streams: str) -> None:
         for name in streams
     ]
 
-    def write(rows: Any, cut: int) -> None:
-        with (layout.output / "copies").open("a") as file:
-            file.write(f"{cut} {sum(row['n'] for row in rows)}\n")
-
     ledger = layout.ledger.open()
-    context = lane_context(layout, sinks=[Sink("file", VIEW, write)], compact_every_batches=5)
+    context = lane_context(layout, compact_every_batches=5)
     lane = PairLane(NAME, context, keepers, ENTRIES_PER_CUT, seconds=seconds)
     lane.start()
     while not lane.await_termination(1.0):

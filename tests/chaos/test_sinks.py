@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import uuid
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -18,11 +19,14 @@ from engine_cases import folder_bag
 from killing import ended, started
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.storage.failpoints import NAMES
+from penstock.spark.storage.failpoints import NAMES, SINK_NAMES
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from penstock_lab.servers.postgres import PostgresServer
 
+deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+psycopg = pytest.importorskip("psycopg", reason="the package psycopg is not installed")
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
 CONNECTOR = sorted((Path(__file__).parents[2] / ".cache" / "kafka-connector").glob("*.jar"))
@@ -160,3 +164,50 @@ def _once(kafka: KafkaBroker, topic: str) -> list[dict[str, object]]:
             break
     consumer.close()
     return [json.loads(value) for value in found.values()]
+
+
+def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A selection and a window view in Delta and PostgreSQL: each row once, whenever the driver is killed."""
+    orders, table = Orders(tmp_path / "in"), f"t_{uuid.uuid4().hex[:8]}"
+    by_name = "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w"
+    statements = [orders.script({"large": VIEWS["large"], "by_name": by_name})]
+    server = f"url '{postgres.url}', user '{postgres.user}', password '{postgres.password}'"
+    for view in ("large", "by_name"):
+        statements += [
+            f"CREATE TABLE delta_{view} USING delta OPTIONS (path '{tmp_path / view}');",
+            f"INSERT INTO delta_{view} SELECT * FROM {view};",
+            f"CREATE TABLE pg_{view} USING postgres OPTIONS ({server}, dbtable '{table}_{view}');",
+            f"INSERT INTO pg_{view} SELECT * FROM {view};",
+        ]
+    script, log = tmp_path / "script.sql", tmp_path / "victim.log"
+    script.write_text("\n".join(statements))
+    for place in (*SINK_NAMES, "manifest_written", "cut_published", ""):
+        orders.feed(2)
+        code = ended(started("victim.py", script, tmp_path / "out", log=log, failpoint=place))
+        assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
+        if place == "manifest_written":
+            postgres.kill()
+            postgres.start()
+    layout = Layout.of(tmp_path / "out", None)
+    asked = psycopg.connect(postgres.url, user=postgres.user, password=postgres.password)
+    wanted = plain_rows(layout, "large", 0)
+    assert wanted is not None
+    ids = sorted(wanted.rows.column("id").to_pylist())
+    assert ids
+    assert sorted(deltalake.DeltaTable(tmp_path / "large").to_pyarrow_table().column("id").to_pylist()) == ids
+    assert [row[0] for row in asked.execute(f"SELECT id FROM {table}_large ORDER BY id").fetchall()] == ids
+    answered = plain_rows(layout, "by_name", 0)
+    assert answered is not None
+    windows = Counter((row["name"], row["w"]["start"], row["n"]) for row in answered.rows.to_pylist())
+    assert windows
+    upserted = deltalake.DeltaTable(tmp_path / "by_name").to_pyarrow_table().to_pylist()
+    assert Counter((row["name"], row["w"]["start"], row["n"]) for row in upserted) == windows
+    found = asked.execute(f"SELECT name, w_start, n FROM {table}_by_name").fetchall()
+    assert Counter(found) == windows
+    asked.close()
+    secret = postgres.password.encode()
+    told = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and secret in path.read_bytes()]
+    assert told == []
+    assert secret not in log.read_bytes()

@@ -7,9 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, expected, folder_bag, rows, script, write_orders
+from engine_cases import (
+    COLUMNS,
+    DERIVED_VIEWS,
+    VIEWS,
+    after_each_batch,
+    expected,
+    folder_bag,
+    rows,
+    script,
+    write_orders,
+)
 from penstock.errors import CheckpointError, InputError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.problems import problem_lines
@@ -91,20 +101,22 @@ def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession,
     assert f"ratio {raising:,} (`{raised['expressions']['ratio']}`)" in problem
 
 
-def test_views_come_and_go_by_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_views_come_and_go_by_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every tuple is answered by exactly the views registered at its batch."""
     write_orders(tmp_path / "in", files=6, rows=500)
     engine = Engine(spark).execute(script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'"))
     seen: list[int] = []
 
-    def change(_: DataFrame, batch: int) -> None:
+    def change(batch: int) -> None:
         seen.append(batch)
         if batch == 1:
             engine.drop("north").view("early", "SELECT * FROM orders WHERE amount < 50")
         if batch == 3:
             engine.view("large", "SELECT * FROM orders WHERE amount > 990")
 
-    engine.sink("large", change)
+    after_each_batch(monkeypatch, change)
     run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     run.await_termination()
     run.stop()

@@ -18,6 +18,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
+from engine_cases import after_each_batch
 from penstock.cli.results import results
 from penstock.errors import InputError, StreamFailedError
 from penstock.monitor.folder import folder_status
@@ -204,13 +205,15 @@ def test_of_a_driver_whose_clock_is_days_slow(spark: SparkSession, tmp_path: Pat
     run.stop()
 
 
-def test_a_query_stopped_from_outside_is_no_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_stopped_from_outside_is_no_end(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "in"
     write(data, 0)
     begun, stopped = threading.Event(), threading.Event()
     engine = engine_on(spark, data).view("all", "SELECT * FROM t WHERE key >= 0")
     # a batch is at hand while the query is stopped
-    engine.sink("all", lambda *_: (begun.set(), stopped.wait(20)))
+    after_each_batch(monkeypatch, lambda _: (begun.set(), stopped.wait(20)))
     run = engine.start(tmp_path / "out")
     assert begun.wait(300)
     (query,) = [each for each in spark.streams.active if each.name.endswith(":t")]

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from engine_cases import after_each_batch
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.bindings import PlanLog
@@ -27,7 +28,9 @@ ADDED, DROPPED = 500, 300
 _CONDITION = "SELECT * FROM readings WHERE level BETWEEN {} AND {}"
 
 
-def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_tuple_is_answered_by_the_views_of_its_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in").mkdir()
     rng = np.random.default_rng(11)
     tables = []
@@ -46,13 +49,13 @@ def test_every_tuple_is_answered_by_the_views_of_its_batch(spark: SparkSession, 
     engine.view(names[0], _CONDITION.format(*bounds[names[0]]))
     turn, begun = threading.Semaphore(0), threading.Semaphore(0)
 
-    def publish(_: DataFrame, batch: int) -> None:
+    def publish(batch: int) -> None:
         """A thread of its own changes the views: each batch lets it go on a little, beside the next one."""
         turn.release()
         if batch < SHARES:
             assert begun.acquire(timeout=120)
 
-    engine.sink(names[0], publish)
+    after_each_batch(monkeypatch, publish)
     run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
     changer = threading.Thread(target=_change, args=(engine, turn, begun, names, bounds))
     changer.start()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lane_cases import VIEW, Feed, PairLane, end, lane_context, published, wanted
+from lane_cases import Feed, PairLane, end, lane_context, published, wanted
 from penstock.errors import StreamFailedError
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach
@@ -24,7 +24,6 @@ from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, Kept, LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.sinks import Sink
 from penstock.spark.storage.formats import LOG_KEPT
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
@@ -321,30 +320,6 @@ def test_a_cut_that_was_put_has_its_orders_whatever_they_are_now(
     assert lane.answered[0] == cut
     assert lane.answered[1].before == cut.until
     assert published(layout, NAME) == wanted(feeds[0])
-
-
-def test_what_follows_publication_is_done_again_where_it_was_not_finished(
-    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane]
-) -> None:
-    feeds[0].put(1)
-    given: list[int] = []
-    refuses = [OSError(errno.ENOSPC, "No space left on device")]
-
-    def write(rows: Any, cut: int) -> None:
-        assert rows
-        given.append(cut)
-        if refuses:
-            raise refuses.pop()
-
-    sinks = [Sink("function", VIEW, write), Sink("function", "another", write)]
-    keeper = feeds[0].keeper()
-    lane = begin(PairLane(NAME, lane_context(layout, sinks=sinks), [keeper]))
-    end(keeper)
-    assert lane.await_termination(MOST_SECONDS)
-    assert given == [0, 0], "the sink got what it had not taken, and no more"
-    assert len(lane.answered) == 1, "a published cut is not answered again"
-    told = [event for event in lane.context.events.recent if event["kind"] == "lane_retried"]
-    assert [(each["part"], each["lane"]) for each in told] == [("lane", NAME)]
 
 
 def test_what_can_pass_is_tried_again_and_what_cannot_is_told(

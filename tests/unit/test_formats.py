@@ -47,6 +47,7 @@ from penstock.spark.storage.formats import (
     NETWORK,
     REPLACED,
     SCHEDULE,
+    SINK,
     STATIC,
     TO_CORRECT,
     TOPICS,
@@ -272,6 +273,13 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: BACKFILL.put(layout.backfilled("s")[0], {"impossible": None}),
         lambda layout: BACKFILL.read(layout.backfilled("s")[0]),
         lambda layout: layout.backfilled("s")[0],
+    ),
+    "SINK": (
+        lambda layout: SINK.put(
+            layout.sinks["s"], {"id": "a", "since": 1, "delivered": -1, "feeds": [], "planned": None}
+        ),
+        lambda layout: SINK.read(layout.sinks["s"]),
+        lambda layout: layout.sinks["s"],
     ),
     "LANE": (
         lambda layout: LANE.put(layout.lanes["l"], {}),

@@ -23,7 +23,6 @@ from penstock.spark.lanes.deadlines.publishing import (
 )
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.ledger_documents import commit
 
 LANE = "deadlines.0.results"
 
@@ -34,21 +33,18 @@ def _settled(number: int, *, until: int = -1) -> Settled:
     return Settled(Judged([outcome]), float(number), {"s": Reach(number)}, {}, {"s": (until, until)}, {})
 
 
-def test_the_lane_goes_on_behind_what_is_published_and_knows_what_sinks_have(tmp_path: Path) -> None:
+def test_the_lane_goes_on_behind_what_is_published(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "out", None)
     layout.open()
     context: Any = SimpleNamespace(layout=layout, settings=Settings())
     readers = {"s": LogReader(layout.log("s"))}
     publisher = outcome_publisher(LANE, context, ())
-    resumed = resumed_from(LANE, readers, None)
-    assert (resumed.reach, resumed.handed_over) == ({"s": Reach(-1)}, -1)
+    assert resumed_from(LANE, readers, None).reach == {"s": Reach(-1)}
     publication = OutcomePublication(LANE, publisher, {}, context, 0)
     settled = Settled(Judged(), 0.0, {"s": Reach(-1)}, {}, {"s": (-1, -1)}, {})
-    publication.publish(settled, marks_of(LANE, readers, {}, settled, -1))
+    publication.publish(settled, marks_of(LANE, readers, {}, settled))
     assert publication.number == 1
-    assert resumed_from(LANE, readers, publisher.published(0)).handed_over == -1, "not yet to the sinks"
-    commit(marks_of(LANE, readers, {}, settled, 0))
-    assert resumed_from(LANE, readers, publisher.published(0)).handed_over == 0
+    assert resumed_from(LANE, readers, publisher.published(0)).reach == {"s": Reach(-1)}
 
 
 def test_what_is_settled_during_a_publication_is_published_together() -> None:

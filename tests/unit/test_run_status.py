@@ -107,6 +107,7 @@ def test_a_lane_that_fails_says_why() -> None:
 class Dropping:
     """A run without streams, whose only lane another thread removes once it has been read."""
 
+    followers = SimpleNamespace(all={})
     layout = SimpleNamespace(output=Path("out"))
     status_file = SimpleNamespace(
         book=SimpleNamespace(document=lambda: {"state": "running", "streams": {}, "views": {}}),
@@ -134,6 +135,7 @@ class Declared:
     """A run whose join view was dropped and declared again: its second lane has answered nothing yet."""
 
     layout = SimpleNamespace(output=Path("out"))
+    followers = SimpleNamespace(all={})
     queries: ClassVar[dict[str, Any]] = {}
     lanes: ClassVar[dict[str, Any]] = {
         "joins.1": SimpleNamespace(name="joins.1", views=["pairs"], active=True, before=("joins.0",))

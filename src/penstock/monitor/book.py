@@ -16,7 +16,7 @@ from penstock.monitor.deadlines import repeats
 from penstock.monitor.durations import add_duration
 from penstock.monitor.lanes import LANE_HANDLERS
 from penstock.monitor.networks import network_reached
-from penstock.monitor.troubles import SETTLED_SECONDS, seconds_of
+from penstock.monitor.troubles import SETTLED_SECONDS, SINK_HANDLERS, seconds_of
 
 #: version of the document
 VERSION = 1
@@ -119,6 +119,14 @@ class StatusBook:
             self._changes += 1
             self._document.setdefault("lanes", {}).setdefault(lane, {})["standing"] = dict(standing)
 
+    def take_sink(self, sink: str, figures: Mapping[str, Any]) -> None:
+        """Takes in how far a sink has come; no event tells of each delivery."""
+        with self._lock:
+            known = self._document.setdefault("sinks", {}).setdefault(sink, {})
+            if any(known.get(name) != value for name, value in figures.items()):
+                self._changes += 1
+                known.update(figures)
+
     def catch_up(self, stream: str, totals: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> None:
         """Takes in the figures of a stream's batches that no event told of, from its manifests.
 
@@ -176,7 +184,8 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     document.update(state="running", started=event.get("time"), reason=None)
     if str(event.get("time")) >= (document.get("starting") or {}).get("time", ""):
         document.pop("starting", None)
-    for known in ("rules", "script"):
+    # sinks of an earlier run may be declared no more
+    for known in ("rules", "script", "sinks"):
         document.pop(known, None)
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
@@ -477,4 +486,5 @@ _HANDLERS: dict[str, Callable[[Document, Mapping[str, Any]], None]] = {
     "topic_recreated": _topic_recreated,
     "network_reached": network_reached,
     **LANE_HANDLERS,
+    **SINK_HANDLERS,
 }

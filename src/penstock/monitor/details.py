@@ -46,10 +46,20 @@ def detail_lines(document: Document) -> Iterator[str]:
             yield f"  all records of {table} set aside: penstock quarantine {output} {table}"
         if view.get("failed") or view.get("shed") or view.get("missed"):
             yield f"  the reason for each window: penstock results {output} {name} --misses"
+    for name, sink in document.get("sinks", {}).items():
+        yield _sink(name, sink)
     news = document.get("news", [])[-_NAMED:]
     if news:
         yield "newest events:"
         yield from (f"  {event_line(event)}" for event in news)
+
+
+def _sink(name: str, sink: Mapping[str, Any]) -> str:
+    parts = [f"sink {name} ({sink.get('kind', 'unknown')})"]
+    parts.append(counted(sink.get("deliveries", 0), "delivery"))
+    backlog = sink.get("backlog", 0)
+    parts.append(f"{counted(backlog, 'batch')} behind" if backlog else "up to date")
+    return " | ".join(parts)
 
 
 def not_joined(view: Mapping[str, Any]) -> str:

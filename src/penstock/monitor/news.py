@@ -60,7 +60,7 @@ _COUNTED = frozenset(
     ]
 )
 #: kinds of which each attempt brings another
-_RETRIES = frozenset(["stream_retried", "backfill_retried"])
+_RETRIES = frozenset(["stream_retried", "backfill_retried", "sink_retried"])
 #: what a change of rules did to views
 _CHANGES = ("added", "redefined", "dropped")
 #: kinds in words, where the name of the kind does not say it
@@ -71,6 +71,11 @@ _WORDS = {
     "lane_retried": "failed, retrying",
     "lane_failed": "failed; not answered until the next start",
     "lane_back": "answered again",
+    "sink_began": "sink begun",
+    "sink_retried": "failed, retrying",
+    "sink_failed": "failed; its rows wait for the next start",
+    "sink_back": "delivered again",
+    "sink_rejected": "rows refused permanently by the sink's server",
     "lane_left": "reader removed: no view needs it",
     "backfill_started": "backfill started",
     "backfill_done": "backfill done",
@@ -139,6 +144,8 @@ def event_line(event: Mapping[str, Any]) -> str:
 def _subject(event: Mapping[str, Any]) -> str:
     """The view, static table or stream that an event is about."""
     views = event.get("views")
+    if event.get("sink"):
+        return f"sink {event['sink']}"
     if event.get("view"):
         return view_words(str(event["view"]))
     if isinstance(views, list) and views:
@@ -179,7 +186,7 @@ class News:
             # the view's own line says so as long as it lasts
             return False
         if event["kind"] in _RETRIES:
-            part = event["kind"], event["stream"]
+            part = event["kind"], event.get("sink") or event["stream"]
             at = seconds_of(event["time"])
             if at - self._retried.get(part, -AGAIN_SECONDS) < AGAIN_SECONDS:
                 return False

@@ -12,7 +12,7 @@ from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
 from penstock.monitor.promises import Promise
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
-from penstock.monitor.troubles import open_troubles, seconds_of, trouble_words
+from penstock.monitor.troubles import open_troubles, seconds_of, sink_words, trouble_words
 
 #: views named at the most
 _NAMED = 3
@@ -34,6 +34,8 @@ def problem_lines(document: Document) -> Iterator[str]:
         clock_of = (lambda: last) if is_over else time.time
         for name, trouble in open_troubles(document.get("lanes", {}), clock_of):
             yield trouble_words(name, trouble, is_over=is_over)
+        for name, sink in document.get("sinks", {}).items():
+            yield from sink_words(name, sink, is_over=is_over)
     for name, stream in streams.items():
         yield from _of_source(name, stream)
     if script := document.get("script"):

@@ -48,6 +48,22 @@ TROUBLE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], Non
 }
 
 
+def _of_sink(document: dict[str, Any], event: Mapping[str, Any]) -> None:
+    sink = document.setdefault("sinks", {}).setdefault(str(event.get("sink")), {})
+    if event["kind"] == "sink_rejected":
+        sink["rejected"] = sink.get("rejected", 0) + (event.get("rows") or 0)
+        sink["dead_letters"] = event.get("file")
+    else:
+        _SINK_HANDLERS[event["kind"]](sink, event)
+
+
+_SINK_HANDLERS = {"sink_retried": _retried, "sink_failed": _failed, "sink_back": _back}
+#: by kind of event: given what is known of the run
+SINK_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = dict.fromkeys(
+    (*_SINK_HANDLERS, "sink_rejected"), _of_sink
+)
+
+
 def open_troubles(
     lanes: Mapping[str, Mapping[str, Any]], now: Callable[[], float] = time.time
 ) -> Iterator[tuple[str, Trouble]]:
@@ -82,6 +98,23 @@ def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
     )
 
 
+def sink_words(name: str, sink: Mapping[str, Any], *, is_over: bool = False) -> Iterator[str]:
+    """Format what is wrong with a sink: 'RETRYING: sink a of view v failed: ... since 10:00:00; 3 batches behind'.
+
+    Args:
+        name: the sink's.
+        sink: what is known of it.
+        is_over: whether the run has ended meanwhile.
+    """
+    trouble = sink.get("trouble")
+    if trouble is not None:
+        behind = f"; {counted(sink['backlog'], 'batch')} behind" if sink.get("backlog") else ""
+        rest = "the next start continues" if is_over else "streams and other sinks continue"
+        yield f"{trouble['state'].upper()}: {trouble['told']}, since {_clock(trouble['since'])}{behind}; {rest}"
+    if sink.get("rejected"):
+        yield f"sink {name}: the server refused {counted(sink['rejected'], 'row')}; see {sink['dead_letters']}"
+
+
 def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str] = ()) -> str:
     """Format which views a run has not answered completely, and why.
 
@@ -98,6 +131,12 @@ def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str]
             f"{views_words(waiting, _NAMED)}: {'its' if len(waiting) == 1 else 'their'} input is incomplete"
         )
     return f"some views are incomplete: {'; '.join(parts)}. All others are complete. Run the same command again to continue"
+
+
+def undelivered_words(failed: Sequence[Mapping[str, Any]]) -> str:
+    """Format which sinks a run has not brought up to date, and why: of each `told`."""
+    told = "; ".join(str(each["told"]) for each in failed)
+    return f"some sinks lack rows: {told}. The results folder has all rows. Run the same command again to continue"
 
 
 @dataclass(frozen=True, slots=True)

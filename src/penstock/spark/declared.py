@@ -10,7 +10,7 @@ from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.derived.views import DerivedView
-from penstock.spark.sinks import Sink
+from penstock.spark.sinks.declared import Sink
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
@@ -292,13 +292,9 @@ class Declared:
                 found.setdefault((derived.stream, derived.view), {})[name] = derived
         return found
 
-    def sinks_by_stream(self) -> dict[str, list[Sink]]:
+    def sinks_of_views(self) -> list[Sink]:
         """The sinks whose view exists."""
-        found: dict[str, list[Sink]] = {}
-        for sink in self.sinks:
-            if sink.view in self.views:
-                found.setdefault(self.views[sink.view].stream, []).append(sink)
-        return found
+        return [sink for sink in self.sinks if sink.view in self.views]
 
     def view_name(self, name: str) -> str:
         """A view's name as declared.

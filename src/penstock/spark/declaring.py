@@ -30,7 +30,7 @@ from penstock.spark.definitions import (
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.insertions import check_width, insert_view, refuse_reserved
+from penstock.spark.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -48,7 +48,7 @@ from penstock.spark.rule_sets import (
     refuse_unknown,
 )
 from penstock.spark.sessions.build import require_meaning
-from penstock.spark.sinks import Sink, SinkFunction, open_sink
+from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.rule_files import RuleFiles
@@ -368,7 +368,7 @@ class Declaring:
             UnknownNameError: no view has this name.
             InputError: a column of the view has the name of one that sinks receive beside them.
         """
-        sink = Sink(getattr(write, "__name__", "function"), staged.view_name(view), write)
+        sink = function_sink(staged.view_name(view), write)
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 
@@ -509,8 +509,6 @@ class Declaring:
 
     def _insert(self, staged: Declared, insert: InsertInto) -> None:
         table = next(table for name, table in staged.tables.items() if name.upper() == insert.table.upper())
-        with table.pointing():
-            write = open_sink(self._spark, table)
         query = insert.query
         refuse_unknown(staged, {}, [query])
         if (
@@ -525,7 +523,8 @@ class Declaring:
             place = insert.start, insert.end
             self.views(staged, {view: CreateView(view, query, insert.text, *place)})
         check_width(staged, insert, table, view)
-        sink = Sink(insert.table, view, write, insert.text)
+        with table.pointing():
+            sink = table_sink(self._spark, table, view_of(staged, view), insert.text)
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 

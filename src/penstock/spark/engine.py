@@ -40,7 +40,7 @@ from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.store_access import configure
 from penstock.spark.sessions.zone import keep_zone, require_zone
-from penstock.spark.sinks import SinkFunction
+from penstock.spark.sinks.declared import SinkFunction
 from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
@@ -363,8 +363,8 @@ class Engine:
         Args:
             view: the view's name.
             write: takes a DataFrame and the batch's number, as with Spark's foreachBatch; of a window view every
-                revision, as `Run.changes` has them. After a crash it may receive a batch again. Its
-                exception stops the stream; that of a sink of a window or join view stops only the lane, which is retried.
+                revision, as `Run.changes` has them. After a crash it may receive a batch again. If it raises, Penstock calls it
+                again with the same rows after a wait; streams and other sinks go on.
 
         Raises:
             UnknownNameError: no view has this name.
@@ -523,7 +523,7 @@ class Engine:
                 self._declaring.aggregates,
                 progress,
             )
-            run.set_sinks(self._declared.sinks_by_stream())
+            run.set_sinks(self._declared.sinks_of_views())
             run.set_rules(self._declared.files_of_rules)
             begun = {
                 name: stream
@@ -591,7 +591,7 @@ class Engine:
         try:
             self._hand_over(run, staged)
         except BaseException:
-            run.set_sinks(self._declared.sinks_by_stream())
+            run.set_sinks(self._declared.sinks_of_views())
             raise
         staged.bound.clear()
         self._declared = staged
@@ -600,7 +600,7 @@ class Engine:
     def _hand_over(self, run: Execution, staged: Declared) -> None:
         """Brings a run to what is declared anew; after a failure it can be repeated."""
         before = self._declared
-        run.set_sinks(staged.sinks_by_stream())
+        run.set_sinks(staged.sinks_of_views())
         run.set_rules(staged.files_of_rules)
         if staged.statics.keys() != before.statics.keys() or (
             staged.touches(before, JoinDefinition) and staged.joins != before.joins

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from penstock.errors import FencedError, InputError, StreamFailedError
-from penstock.monitor.troubles import unanswered_words
+from penstock.monitor.troubles import unanswered_words, undelivered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
 from penstock.spark.ingest.conditions import DeclaredConditions
@@ -44,7 +43,11 @@ from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
-from penstock.spark.sinks import Sink
+from penstock.spark.sinks.declared import Sink
+from penstock.spark.sinks.follower import FollowerContext
+from penstock.spark.sinks.followers import Followers
+from penstock.spark.sinks.marks import Marks
+from penstock.spark.sinks.published import Publications
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Progress, Source, untold
 from penstock.spark.sources.static_tables import StaticTable
@@ -108,8 +111,7 @@ class Execution:
         self._is_unstopped = False
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
-        # these four are replaced, never changed, too
-        self._sinks: Mapping[str, Sequence[Sink]] = {}
+        # these three are replaced, never changed, too
         self.lanes: Mapping[str, Lane] = {}
         self._keepers: Mapping[str, LogKeeper] = {}
         #: names of the lanes that views need
@@ -152,7 +154,7 @@ class Execution:
             self.rearranging = Rearranging(settings, self.events, lambda stream: self.queries[stream].plans)
             self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
             self._deadlines = DeadlineViews(layout)
-            appended = Appended()
+            appended, published = Appended(), Appended()
             self._lane_context = LaneContext(
                 spark,
                 layout,
@@ -160,11 +162,26 @@ class Execution:
                 settings,
                 trigger,
                 self._name,
-                self._all_sinks,
+                published,
                 appended,
                 RowLogs(layout, self.events, appended.tell),
                 functions,
                 aggregates,
+            )
+            self.followers = Followers(
+                FollowerContext(
+                    spark,
+                    layout,
+                    self.events,
+                    settings,
+                    trigger.is_bounded,
+                    lambda: not (self.is_starting or self._publishes),
+                    Publications(layout),
+                    Marks(),
+                    published,
+                    Appended(),
+                    self.status_file.book.take_sink,
+                )
             )
             self.events.record("run_started", spark=spark.version, master=spark.sparkContext.master)
             #: what the run holds of the process, to be let go of in reverse order
@@ -199,10 +216,11 @@ class Execution:
             keeper.prepare_stop()
         for lane in self.lanes.values():
             lane.prepare_stop()
+        self.followers.prepare_stop()
         with self._stopping_parts:
             self._is_unstopped = True
             try:
-                stop_all(running.stop for running in self._running)
+                stop_all([*(running.stop for running in self._running), self.followers.stop])
             finally:
                 self._watch.close()
             self._is_unstopped = False
@@ -229,13 +247,13 @@ class Execution:
             raise self._fenced
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Waits until every stream has ended (only with available_now) or one has failed.
+        """Waits until every stream has ended (only with available_now) and sinks have what it brought, or one has failed.
 
         Returns:
             False where the time ran out first.
 
         Raises:
-            StreamFailedError: something stopped a stream, or a lane could not answer what was available.
+            StreamFailedError: something stopped a stream, a lane could not answer what was available, or a sink did not take it.
             FencedError: another run has taken over.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -256,6 +274,8 @@ class Execution:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+        if not self.followers.join(deadline):
+            return False
         self._refuse_fenced()
         self._refuse_unanswered()
         self._watch.close()
@@ -271,7 +291,7 @@ class Execution:
         return True
 
     def _refuse_unanswered(self) -> None:
-        """Makes sure that every lane that has ended, and was not stopped, has answered what there is.
+        """Makes sure that every lane and sink that has ended, and was not stopped, has what there is.
 
         Raises:
             StreamFailedError: one has failed.
@@ -279,17 +299,29 @@ class Execution:
         lanes = self.lanes.values()
         parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
         failed = [each.failed for each in parts if each.failed is not None]
-        if not failed or self._stopped:
+        of_sinks = self.followers.failed
+        if not (failed or of_sinks) or self._stopped:
             return
         waiting = [view for lane in lanes if lane.waits_for_others for view in lane.views]
-        told = unanswered_words(failed, waiting)
+        told = " ".join(
+            [
+                *([unanswered_words(failed, waiting)] if failed else ()),
+                *([undelivered_words(of_sinks)] if of_sinks else ()),
+            ]
+        )
+        failed += of_sinks
         self.events.record("run_failed", **{**failed[0], "told": told})
         raise StreamFailedError(told)
 
     @property
     def active(self) -> bool:
         """Whether any stream still runs."""
-        return any(query.active for query in self._running)
+        return self._publishes or self.followers.active
+
+    @property
+    def _publishes(self) -> bool:
+        """Whether any batch or cut may follow."""
+        return any(each.active for each in self._running)
 
     @property
     def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
@@ -329,7 +361,7 @@ class Execution:
             self.layout,
             self.events,
             self._settings,
-            self._copy,
+            self._lane_context.published.tell,
             self.rearranging.report,
             self._name,
             self._functions,
@@ -373,6 +405,7 @@ class Execution:
                     Cuts(self.layout.cuts(reader)).clear()
                     log.leave(reader)
                     self.events.record("lane_left", lane=reader, streams=[stream])
+        self.followers.start()
 
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
         """Adds, redefines and drops views of a running stream, from its next binding on."""
@@ -574,17 +607,14 @@ class Execution:
     def _pairs(self) -> dict[str, Mapping[str, int]]:
         return {name: query.totals.view_pairs for name, query in self.queries.items()}
 
-    def set_sinks(self, sinks: Mapping[str, Sequence[Sink]]) -> None:
-        """Hands views' rows to these sinks, by stream, from the next published batch on."""
-        self._sinks = sinks
+    def set_sinks(self, sinks: Sequence[Sink]) -> None:
+        """Delivers views' rows to these sinks, and to no others."""
+        self.followers.set(sinks)
 
     def set_rules(self, files: Mapping[str, Sequence[str]]) -> None:
         """Keeps which views files of rules declare, for the next start."""
         if self._catalog.set_rules(files) and self.queries:
             self._write_catalog()
-
-    def _all_sinks(self) -> list[Sink]:
-        return [sink for sinks in self._sinks.values() for sink in sinks]
 
     def views(self) -> Iterator[tuple[str, ViewKind, str]]:
         """The views that are answered: name, kind, and the stream that each reads, of a join the first one."""
@@ -606,21 +636,7 @@ class Execution:
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         self._catalog.write(streams, views, self._joins.joins)
-
-    def _copy(self, stream: str, batch: int, plan: int, files: list[str]) -> None:
-        """Hands a published batch to the sinks, by the views of the plan that answered it."""
-        sinks = self._sinks.get(stream)
-        if not sinks:
-            return
-        query = self.queries[stream]
-        rows = results.batch_rows(self.spark, self.layout, stream, query.source.schema, batch, files)
-        views = query.plans.definitions(plan)
-        for sink in sinks:
-            view = views.get(sink.view)
-            if isinstance(view, ViewDefinition):
-                keep = (results.BATCH, results.ORDINAL)
-                own = results.project(rows, view.name, view.projection, keep)
-                sink.take(own.withColumn(results.SINK_DEFINITION, F.lit(view.number)), batch)
+        self.followers.views_changed()
 
 
 def _tell_all(told: Sequence[Callable[[dict[str, Any]], None]], event: dict[str, Any]) -> None:

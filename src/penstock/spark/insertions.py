@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 
+import pyarrow as pa
+
 from penstock.errors import InputError, TypeMismatchError
 from penstock.monitor.figures import counted
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared
-from penstock.spark.definitions import column_names, rows_schema
+from penstock.spark.definitions import column_names
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
-from penstock.spark.sinks import Sink
+from penstock.spark.results.window_schemas import own_schema
+from penstock.spark.sinks.declared import Sink, SinkView
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.script.statements import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.bind import BoundWindow, bind_window
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery
 
 
 def insert_view(insert: InsertInto) -> str:
@@ -57,22 +63,60 @@ def refuse_reserved(declared: Declared, sink: Sink) -> None:
             )
 
 
-def _columns(declared: Declared, name: str) -> list[str]:
-    """The names of a view's columns."""
+def view_of(declared: Declared, name: str) -> SinkView:
+    """A view as a sink's declaration needs it."""
     view = declared.views[name]
     if isinstance(view.definition, JoinDefinition):
-        return [output.name for output in view.definition.plan.outputs]
-    if isinstance(view.definition, DeadlineDefinition):
-        return [output.name for output in view.definition.bound.window.outputs]
-    if view.derived is not None:
-        return [output.name for output in view.derived.bound.outputs]
+        plan = view.definition.plan
+        return SinkView(name, row_schema(plan), None, has_windows=False, changes=plan.withdraws)
+    bound = _window(declared, name)
+    if bound is not None:
+        return SinkView(name, own_schema(bound), _key(bound), has_windows=True, changes=True)
     stream = declared.streams[view.stream]
     flat = flatten(view.query, declared.queries)
-    if isinstance(flat, WindowQuery):
-        return list(rows_schema(flat, name, stream.source, stream.host).fieldNames())
-    assert isinstance(flat, SelectQuery), "a join view has been told apart"
-    columns = stream.source.schema.fieldNames()
+    assert isinstance(flat, SelectQuery), "window and join views have been told apart"
+    own = arrow_schema(stream.source.schema)
     if flat.projection is None:
-        return list(columns)
-    (items,) = column_names([flat], columns, stream.host)
-    return [each for item in items for each in item]
+        return SinkView(name, own, None, has_windows=False, changes=False)
+    (items,) = column_names([flat], own.names, stream.host)
+    fields: list[pa.Field] = []
+    for output, names in zip(flat.projection, items, strict=True):
+        kinds = (
+            [own.field(each).type for each in names]
+            if output.is_star
+            else stream.host.types([output.expression])
+        )
+        fields += [pa.field(each, kind) for each, kind in zip(names, kinds, strict=True)]
+    return SinkView(name, pa.schema(fields), None, has_windows=False, changes=False)
+
+
+def _window(declared: Declared, name: str) -> BoundWindow | None:
+    """A window view as it is bound; None of another view."""
+    view = declared.views[name]
+    if isinstance(view.definition, DeadlineDefinition):
+        return view.definition.bound.window
+    if view.derived is not None:
+        return view.derived.bound
+    flat = flatten(view.query, declared.queries)
+    if not isinstance(flat, WindowQuery):
+        return None
+    stream = declared.streams[view.stream]
+    return bind_window(flat, name, arrow_schema(stream.source.schema), stream.host)
+
+
+def _key(bound: BoundWindow) -> tuple[str, ...] | None:
+    """The columns of a window view that are its group keys and its window; None where the SELECT list lacks one."""
+    outputs = {each.expression: each.name for each in reversed(bound.outputs)}
+    keys = [f"_k{number}" for number in range(len(bound.plan.keys))]
+    window = next(
+        (each for each in (WINDOW_NAME, f"{WINDOW_NAME}.start", f"{WINDOW_NAME}.end") if each in outputs),
+        None,
+    )
+    if window is None or any(each not in outputs for each in keys):
+        return None
+    return (*(outputs[each] for each in keys), outputs[window])
+
+
+def _columns(declared: Declared, name: str) -> list[str]:
+    """The names of a view's columns."""
+    return list(view_of(declared, name).columns.names)

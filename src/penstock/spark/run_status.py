@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -10,7 +11,16 @@ from penstock.spark.execution import Execution
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.lane import Lane
 from penstock.spark.reporting.definitions import counted_as
-from penstock.status import LaneStatus, RunStatus, State, StreamStatus, ViewStatus, trouble_of, view_status
+from penstock.status import (
+    LaneStatus,
+    RunStatus,
+    SinkStatus,
+    State,
+    StreamStatus,
+    ViewStatus,
+    trouble_of,
+    view_status,
+)
 
 #: what the book of the run knows of a stream and this process does not
 _OF_THE_BOOK = ("tried_until", "outage", "retries", "lag", "newest_event_time_us", "network", "aside")
@@ -23,7 +33,27 @@ def run_status(run: Execution) -> RunStatus:
     running = run.lanes
     lanes = {name: _lane(name, lane, book) for name, lane in running.items()}
     views = _views(run, book, running.values())
-    return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, views, lanes)
+    known = book.get("sinks", {})
+    sinks = {
+        name: _sink(name, known.get(name, {}), is_active=each.active)
+        for name, each in run.followers.all.items()
+    }
+    return RunStatus(cast(State, book["state"]), str(run.layout.output), streams, views, lanes, sinks)
+
+
+def _sink(name: str, known: Mapping[str, Any], *, is_active: bool) -> SinkStatus:
+    since = known.get("backlog_since")
+    return SinkStatus(
+        name,
+        known.get("view", ""),
+        known.get("kind", ""),
+        is_active,
+        known.get("deliveries", 0),
+        known.get("backlog", 0),
+        None if since is None else round(max(0.0, time.time() - since), 3),
+        known.get("rejected", 0),
+        trouble_of(known.get("trouble")),
+    )
 
 
 def _views(run: Execution, book: Mapping[str, Any], lanes: Iterable[Lane]) -> dict[str, ViewStatus]:

@@ -43,7 +43,7 @@ from penstock.spark.tasks.worker import TaskReport
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchDone:
-    """A published batch, for the controller, the sinks and the reporters.
+    """A published batch, for the controller and the reporters.
 
     Attributes:
         stream, batch, plan: which batch, and the plan version it is bound to.
@@ -82,7 +82,7 @@ class BatchAnswerer:
         log: gets an entry for each batch.
         time_limit: what the batches' event times are judged by.
         files: is told which batches are answered.
-        sinks, on_batch: see `IngestQuery`.
+        published, on_batch: see `IngestQuery`.
         succeeded: called when a batch is published.
     """
 
@@ -97,7 +97,7 @@ class BatchAnswerer:
         log: IngestLog,
         time_limit: TimeLimit,
         files: FileWatch,
-        sinks: Callable[[str, int, int, list[str]], None],
+        published: Callable[[], None],
         on_batch: Callable[[BatchDone], None],
         succeeded: Callable[[], None],
     ) -> None:
@@ -114,7 +114,7 @@ class BatchAnswerer:
         self._log = log
         self._time_limit = time_limit
         self._files = files
-        self._sinks = sinks
+        self._published = published
         self._on_batch = on_batch
         self._succeeded = succeeded
         self._publisher = Publisher(layout, stream, grace_seconds=settings.replaced_seconds)
@@ -125,7 +125,7 @@ class BatchAnswerer:
         self._pace: float | None = None
 
     def answer(self, df: DataFrame, batch: int) -> None:
-        """Answers a batch, or brings the sinks to one that is published already.
+        """Answers a batch, unless it is published already.
 
         Args:
             df: its records.
@@ -150,16 +150,14 @@ class BatchAnswerer:
         self._keep_pace(ran.bound, figures)
         arrived = self._arrivals.of(ran.bound, ran.counts)
         with self._entry(figures, ran.reports, arrived) as entry:
-            files = self._publisher.publish(
-                batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry)
-            )
+            self._publisher.publish(batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry))
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
         self._tell(plan, ran, figures, spent)
         version = bound.program.version
-        self._sinks(self._stream, batch, version, _names(files, "matches"))
+        self._published()
         self._on_batch(
             BatchDone(self._stream, batch, version, ran.counts, _samples(ran.reports), spent.whole)
         )
@@ -202,14 +200,11 @@ class BatchAnswerer:
         return self._time_limit.corrected(bound.number, bound.time_limit, timed, middle)
 
     def _repeat(self, published: Published, offsets: str | None) -> None:
-        """Brings the sinks to a batch that is published already."""
-        figures, files = published.figures, published.files
-        refuse_others(self._stream, figures, offsets, self._layout.spark(self._stream))
-        if files is None:
-            # merged long ago: what comes after publication has been done for later batches too
-            return
-        self._files.answered({})
-        self._sinks(self._stream, figures["batch"], figures["plan"], _names(files, "matches"))
+        """Takes note of a batch that is published already."""
+        refuse_others(self._stream, published.figures, offsets, self._layout.spark(self._stream))
+        # of one that was merged long ago this was done for later batches too
+        if published.files is not None:
+            self._files.answered({})
 
     def _keep_pace(self, bound: BoundBatch, figures: dict[str, Any]) -> None:
         """Keeps what event time a place of the source brings: what the newest batch showed, or half of what those before did."""
@@ -261,10 +256,6 @@ class BatchAnswerer:
             self._told.compacted(*compacted)
             with tidying(self._events, self._stream, batch):
                 self._plans.forget(compacted[1] + 1)
-
-
-def _names(files: list[dict[str, Any]], kind: str) -> list[str]:
-    return [file["name"] for file in files if file["kind"] == kind]
 
 
 def _samples(reports: list[TaskReport]) -> npt.NDArray[np.uint32] | None:

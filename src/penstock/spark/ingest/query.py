@@ -46,8 +46,7 @@ class IngestQuery:
         layout: output and checkpoint folders.
         events: the event log.
         settings: frozen settings.
-        sinks: given (stream, batch, plan version, names of the batch's files of matches) after each publication and
-            again when a batch is repeated; an exception stops the stream.
+        published: called after each publication.
         on_batch: told of each published batch, before Spark's commit.
         name: names Spark's query; several may run in one session.
         functions: names of the user's functions, for messages.
@@ -61,7 +60,7 @@ class IngestQuery:
         layout: Layout,
         events: EventLog,
         settings: Settings,
-        sinks: Callable[[str, int, int, list[str]], None],
+        published: Callable[[], None],
         on_batch: Callable[[BatchDone], None],
         name: str = "penstock",
         functions: Collection[str] = (),
@@ -103,7 +102,7 @@ class IngestQuery:
             self.log,
             time_limit,
             self.files,
-            sinks,
+            published,
             on_batch,
             self.retries.succeeded,
         )

@@ -1,8 +1,8 @@
 """Lanes whose cuts are put and answered from the driver, each by stateless jobs.
 
 Order: the cut is put, and its answer stored. One commit publishes the answer, puts the lane's marks in the logs and removes the cut;
-if sinks get its rows, the cut is removed once they have them. A cut that the ledger has at a start is answered again, or handed to sinks
-again if it is published: the same cut has the same answer.
+if the rows of its views are streams again, the cut is removed once their logs have them. A cut that the ledger has at a start is answered
+again, or put into these logs if it is published: the same cut has the same answer.
 """
 
 from __future__ import annotations
@@ -301,8 +301,7 @@ class CutLane(Lane):
         answered = time.perf_counter()
         until = {stream: asdict(reach) for stream, reach in cut.until.items()}
         figures = {"batch": cut.number, "until": until, **answer.figures}
-        has_sinks = bool(answer.staged) and bool(self.context.sinks())
-        is_handed_over = has_sinks or bool(self.context.rows.views(self.name))
+        is_handed_over = bool(self.context.rows.views(self.name))
         files = self.publisher.publish(
             cut.number,
             answer.staged,
@@ -310,6 +309,7 @@ class CutLane(Lane):
             puts={**self._marks(cut, answer.marks), **answer.puts},
             deletes=[*answer.deletes, *(() if is_handed_over else [self._cuts.document(cut)])],
         )
+        self.context.published.tell()
         failpoint("cut_published", cut.number)
         published = time.perf_counter()
         self._cut_seconds = published - began
@@ -326,17 +326,14 @@ class CutLane(Lane):
         return _Standing(cut.number + 1, cut.until)
 
     def _hand_over(self, cut: Cut, published: Published | None) -> None:
-        """Puts the entries of logs of rows, and hands rows to sinks.
+        """Puts the entries of logs of rows.
 
         Args:
             cut: which.
             published: what is known of it; None, or without files, where that was long ago, after all of this.
         """
-        files = None if published is None else published.files
         if published is not None:
-            self.context.rows.published(self.name, published.figures, files)
-        if files is not None:
-            self._hand_rows_over(cut.number, files)
+            self.context.rows.published(self.name, published.figures, published.files)
         failpoint("cut_handed_over", cut.number)
 
     def _marks(self, cut: Cut, said: Mapping[str, Any]) -> dict[StoredDocument, dict[str, Any]]:

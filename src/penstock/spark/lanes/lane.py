@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
@@ -22,7 +22,6 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.sinks import Sink
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LANE
 from penstock.spark.storage.layout import Layout
@@ -45,7 +44,7 @@ class LaneContext:
         settings: frozen settings.
         trigger: when the streams end by themselves.
         run: names the run's queries, of which one session may hold several of the same name.
-        sinks: gives those of all views, as they are now.
+        published: is told of each publication.
         appended: wakes who waits for entries of the logs.
         rows: the logs of the views whose rows other lanes read.
         functions: the users' functions by name.
@@ -59,7 +58,7 @@ class LaneContext:
     settings: Settings
     trigger: Trigger
     run: str
-    sinks: Callable[[], Sequence[Sink]]
+    published: Appended
     appended: Appended
     rows: RowLogs
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -199,10 +198,6 @@ class Lane(ABC):
         """Lets the status count what the lane has published in earlier runs and told nobody of."""
         status.begin_lane(self.name)
 
-    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:  # noqa: ARG002
-        """The rows of a view in a publication, for its sinks; None where it has none or is not this lane's."""
-        return None
-
     @property
     def reader(self) -> str:
         """Its name among the readers of its logs."""
@@ -253,18 +248,6 @@ class Lane(ABC):
             if stream in self.readers:
                 refuse_another_log(self.name, stream, self.readers[stream], reach)
         return newest
-
-    def _hand_rows_over(self, number: int, files: Sequence[Mapping[str, Any]]) -> None:
-        """Hands the rows of a publication to the sinks of its views.
-
-        Args:
-            number: of the publication.
-            files: as its manifest lists them.
-        """
-        for sink in self.context.sinks():
-            rows = self.rows(sink.view, number, files)
-            if rows is not None:
-                sink.take(rows, number)
 
     def _compact(self, number: int) -> None:
         """Merges published files where there are many; see Publisher."""

@@ -52,8 +52,8 @@ class Retries:
     """Runs one part of a stream until it ends well, is stopped, or fails for good.
 
     Args:
-        stream: the stream's name.
-        part: `ingest`, `log`, `backfill` or a lane's, for the events.
+        stream: the stream's name; of a sink its own.
+        part: `ingest`, `log`, `backfill`, `sink` or a lane's, for the events.
         settings: how often and after what wait.
         events: where retries and the failure are told.
         name_it: adds to a cause what the stream knows: views, topic, folder.
@@ -74,7 +74,7 @@ class Retries:
         self._details = details
         self._stream = stream
         self._part = part
-        self._kind = part if part in ("ingest", "backfill") else "lane"
+        self._kind = part if part in ("ingest", "backfill", "sink") else "lane"
         self._most = settings.retry_attempts
         self._first_seconds = settings.retry_seconds
         self._events = events
@@ -98,8 +98,12 @@ class Retries:
         with self._lock:
             pending, self._pending = self._pending, None
             self._tried = self._counted = 0
-        if pending is not None and self._kind == "lane":
-            self._events.record("lane_back", **self._fields(), attempt=pending.attempt)
+        if pending is not None and self._kind in ("lane", "sink"):
+            self._events.record(
+                {"lane": "lane_back", "sink": "sink_back"}[self._kind],
+                **self._fields(),
+                attempt=pending.attempt,
+            )
 
     def run(self, attempt: Callable[[], None], stopping: threading.Event) -> None:
         """Makes attempts until one returns or `stopping` is set.
@@ -122,9 +126,12 @@ class Retries:
                     self.succeeded()
                 return
             self._events.record(
-                {"ingest": "stream_retried", "backfill": "backfill_retried", "lane": "lane_retried"}[
-                    self._kind
-                ],
+                {
+                    "ingest": "stream_retried",
+                    "backfill": "backfill_retried",
+                    "lane": "lane_retried",
+                    "sink": "sink_retried",
+                }[self._kind],
                 **self._fields(),
                 cause=cause.kind,
                 told=cause.told,
@@ -141,7 +148,8 @@ class Retries:
                 self._since = now
             if not self._may_try(cause, now - self._since):
                 return None
-            longest = _MOST_SECONDS if cause.is_transient else _SELDOM_SECONDS
+            is_soon = cause.is_transient or self._part == "sink"
+            longest = _MOST_SECONDS if is_soon else _SELDOM_SECONDS
             seconds = min(longest, self._first_seconds * 2.0 ** min(self._tried, 64))
             self._tried += 1
             self._pending = Retry(cause, self._tried, seconds)
@@ -157,7 +165,8 @@ class Retries:
         return cause.is_transient and self._counted <= self._most
 
     def _fields(self) -> dict[str, Any]:
-        return {"stream": self._stream, "part": self._part, **self._details()}
+        own = {} if self._part == "sink" else {"stream": self._stream}
+        return {**own, "part": self._part, **self._details()}
 
     def _failure(self, cause: Cause) -> StreamFailedError:
         again = f"; retried {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
@@ -169,9 +178,16 @@ class Retries:
         fields = self._fields()
         self.failed = {**fields, "cause": cause.kind, "told": cause.told + again, **named}
         self._events.record(
-            {"ingest": "run_failed", "backfill": "backfill_failed", "lane": "lane_failed"}[self._kind],
+            {
+                "ingest": "run_failed",
+                "backfill": "backfill_failed",
+                "lane": "lane_failed",
+                "sink": "sink_failed",
+            }[self._kind],
             **self.failed,
         )
+        if self._part == "sink":
+            return StreamFailedError(f"{cause.told}{again}")
         what = "stream" if self._part == "ingest" else f"the {self._part} of stream"
         return StreamFailedError(f"{what} {self._stream} stopped: {cause.told}{again}")
 

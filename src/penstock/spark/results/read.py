@@ -15,17 +15,14 @@ from penstock.plan.names import free_name
 from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
-from penstock.spark.publication.kinds import folder_of, results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_rows, find_view, known_catalog, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
 from penstock.spark.results.frames import published_frame
-from penstock.spark.results.joined_rows import LANES, file_schema, joined_changes, joined_results
+from penstock.spark.results.joined_rows import LANES, joined_changes, joined_results
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
 from penstock.spark.results.window_rows import window_changes, window_results
-from penstock.spark.results.window_schemas import ROW, readable_view
 from penstock.spark.sessions.store_access import configure
-from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath, address_of
 
@@ -310,61 +307,3 @@ def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:
 
 def _columns(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
-
-
-def batch_rows(
-    spark: SparkSession, layout: Layout, stream: str, schema: StructType, batch: int, files: Sequence[str]
-) -> DataFrame:
-    """The matches of one published batch, with the columns BATCH and ORDINAL."""
-    folder = folder_of(layout, stream, "matches")
-    frame = read_matches(spark, schema, [folder / name for name in files])
-    if not files:
-        return frame.withColumn(BATCH, F.lit(batch)).withColumn(ORDINAL, F.lit(""))
-    return _numbered(frame, batch)
-
-
-def batch_changes(
-    spark: SparkSession,
-    layout: Layout,
-    stream: str,
-    view: str,
-    batch: int,
-    files: Sequence[Mapping[str, Any]],
-) -> DataFrame | None:
-    """What one published batch of results says of a window view, as `window_changes`, with BATCH and ORDINAL.
-
-    Args:
-        files: the batch's, as its manifest lists them.
-
-    Returns:
-        None where it says nothing of the view as it is defined now.
-    """
-    readable = readable_view(layout, stream, view)
-    if readable is None:
-        return None
-    kind = view_kind(readable.operator, view)
-    folder = folder_of(layout, results_of(stream), kind)
-    paths = [folder / file["name"] for file in files if file["kind"] == kind]
-    return _numbered(published_frame(spark, readable.schema, paths), batch).drop(ROW) if paths else None
-
-
-def batch_joined(
-    spark: SparkSession, layout: Layout, joined: RegisteredJoin, cut: int, files: Sequence[Mapping[str, Any]]
-) -> DataFrame:
-    """The rows of a join view in one published cut, with BATCH and ORDINAL; `op` before these where rows may be withdrawn.
-
-    Args:
-        files: the cut's, as its manifest lists them; one at least.
-    """
-    schema = spark_schema(file_schema(joined.definition.plan))
-    lane = join_lane(joined.number)
-    paths = [folder_of(layout, lane, file["kind"]) / file["name"] for file in files]
-    numbered = _numbered(published_frame(spark, schema, paths), cut)
-    return numbered.drop(schema.fieldNames()[-1]) if joined.definition.plan.withdraws else numbered
-
-
-def _numbered(frame: DataFrame, batch: int) -> DataFrame:
-    """Rows of a batch's files with BATCH and ORDINAL, the same when the batch is repeated."""
-    task = F.regexp_extract(F.col("_metadata.file_name"), r"^\d+-(.*)\.parquet$", 1)
-    ordinal = F.concat_ws("-", task, F.col("_metadata.row_index").cast("string"))
-    return frame.withColumn(ORDINAL, ordinal).withColumn(BATCH, F.lit(batch))

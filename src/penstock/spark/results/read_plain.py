@@ -138,8 +138,8 @@ def stored_rows(
     selected = _columns(layout, entry)
     if selected is None:
         return None
-    chosen = _Chosen(name, None if all_definitions else number_of(entry))
-    return _rows(published_files(layout, entry["stream"]), *selected, chosen)
+    chosen = Chosen(name, None if all_definitions else number_of(entry))
+    return chosen.stored(published_files(layout, entry["stream"]), *selected)
 
 
 def window_revisions(layout: Layout, view: str, most: int) -> tuple[pa.Table, MarkNames, bool]:
@@ -177,7 +177,7 @@ def _published(
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class Chosen:
     """Which rows of matches are wanted.
 
     Attributes:
@@ -196,7 +196,7 @@ class _Chosen:
         return pa.schema(fields)
 
     def places(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Where the rows are, and by which definition each is one; the last columns are those of `_told`."""
+        """Where the rows are, and by which definition each is one; the last columns are those of `told_columns`."""
         queries, told = batch.columns[-2:]
         parents = pc.list_parent_indices(queries).to_numpy()
         numbers = np.ones(len(parents), np.int32)
@@ -207,6 +207,33 @@ class _Chosen:
             wanted &= numbers == self.number
         return pa.array(parents[wanted]), pa.array(numbers[wanted])
 
+    def stored(
+        self, files: Sequence[tuple[StorePath, int]], own: pa.Schema, columns: Mapping[str, FieldPath]
+    ) -> StoredRows:
+        """The rows of the view in files of matches.
+
+        Args:
+            files: the files, each with its number of rows.
+            own: the columns of the stream.
+            columns: of the view, each with its place, see `places_of`.
+        """
+        schema = self.schema(own, columns)
+        names = dict.fromkeys(name for name, *_ in columns.values())
+        wanted = pa.schema([*map(own.field, names), *told_columns(own)])
+
+        def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
+            places, numbers = self.places(batch)
+            rows = batch.take(places)
+            arrays = [
+                pc.struct_field(rows.column(name), fields) if fields else rows.column(name)
+                for name, *fields in columns.values()
+            ]
+            if self.number is None:
+                arrays.append(numbers)
+            return places.to_numpy().astype(np.int64), pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return StoredRows(schema, files, wanted, pick)
+
 
 def _selected(
     layout: Layout, view: str, entry: Mapping[str, Any], limit: int, all_definitions: bool
@@ -214,17 +241,17 @@ def _selected(
     selected = _columns(layout, entry)
     if selected is None:
         return None
-    chosen = _Chosen(view, None if all_definitions else number_of(entry))
+    chosen = Chosen(view, None if all_definitions else number_of(entry))
     files = published_files(layout, entry["stream"])
     taken, held = [], 0
-    for part in _rows(files, *selected, chosen).parts():
+    for part in chosen.stored(files, *selected).parts():
         rows = part.rows.slice(0, limit - held) if limit else part.rows
         held += rows.num_rows
         taken.append(rows)
         if limit and held >= limit:
             break
     full = bool(limit) and held >= limit
-    told = _told(selected[0])
+    told = told_columns(selected[0])
     count = sum(len(chosen.places(batch)[0]) for batch in _read(_paths(files), told)) if full else held
     return PlainRows(pa.Table.from_batches(taken, chosen.schema(*selected)), count)
 
@@ -282,41 +309,30 @@ def _paths(files: Sequence[tuple[StorePath, int]]) -> list[StorePath]:
 
 def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, FieldPath]] | None:
     """The columns of a selection's stream, and of each output its place; None where an output has none."""
-    projection = entry["projection"]
     own = arrow_schema(stored_schema(read_catalog(layout)["streams"][entry["stream"]]))
-    columns = {name: (name,) for name in own.names} if projection is None else _plain(projection, own)
+    columns = places_of(entry["projection"], own)
     return None if columns is None else (own, columns)
 
 
-def _told(own: pa.Schema) -> pa.Schema:
+def told_columns(own: pa.Schema) -> pa.Schema:
     """What matches say of the queries, beside a stream's own columns: their names and definitions."""
     return pa.schema([pa.field(queries_name(own.names), pa.list_(pa.string())), _DEFINITIONS])
 
 
-def _rows(
-    files: Sequence[tuple[StorePath, int]], own: pa.Schema, columns: Mapping[str, FieldPath], chosen: _Chosen
-) -> StoredRows:
-    """The rows of a view with its own columns."""
-    schema = chosen.schema(own, columns)
-    names = dict.fromkeys(name for name, *_ in columns.values())
-    wanted = pa.schema([*map(own.field, names), *_told(own)])
+def places_of(
+    projection: Sequence[tuple[str, str | None]] | None, own: pa.Schema
+) -> Mapping[str, FieldPath] | None:
+    """Output name -> place, where every item names a column or a field of a struct, and all outputs have names of their own.
 
-    def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
-        places, numbers = chosen.places(batch)
-        rows = batch.take(places)
-        arrays = [
-            pc.struct_field(rows.column(name), fields) if fields else rows.column(name)
-            for name, *fields in columns.values()
-        ]
-        if chosen.number is None:
-            arrays.append(numbers)
-        return places.to_numpy().astype(np.int64), pa.RecordBatch.from_arrays(arrays, schema=schema)
+    Args:
+        projection: (SQL text, output name or None) pairs; None: `*`.
+        own: the columns of the stream.
 
-    return StoredRows(schema, files, wanted, pick)
-
-
-def _plain(projection: Sequence[tuple[str, str | None]], own: pa.Schema) -> Mapping[str, FieldPath] | None:
-    """Output name -> place, where every item names a column or a field of a struct, and all outputs have names of their own."""
+    Returns:
+        None where an item is computed.
+    """
+    if projection is None:
+        return {name: (name,) for name in own.names}
     columns: dict[str, FieldPath] = {}
     for text, name in projection:
         place = _place(text.strip(), own)

@@ -169,6 +169,18 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
     return _readable(_read_described(layout, stream, operator)[view], own, operator)
 
 
+def readable_operator(layout: Layout, stream: str, view: str, operator: int) -> ReadableView:
+    """A window view as one operator has answered it.
+
+    Raises:
+        DamagedError: what says which columns its rows have is missing.
+    """
+    views = _read_described(layout, stream, operator)
+    if view not in views:
+        raise DamagedError(str(_described(layout, stream, operator)), f"({RESULT_VIEWS.kind}) is missing")
+    return _readable(views[view], [(operator, None)], operator)
+
+
 def require_readable(layout: Layout, stream: str, view: str, definition: str) -> ReadableView:
     """A window view as one definition of it says.
 

@@ -142,6 +142,7 @@ LOG_KEPT = Format("how far back a log reaches", 1, ("first", "before", "since", 
 LOG_READER = Format("the position of a reader of a log", 1, ("number",))
 LANE = Format("a lane", 1)
 STATIC = Format("the version of a static table", 1, ("version", "files"))
+SINK = Format("the place of a sink", 1, ("id", "since", "delivered", "feeds", "planned"))
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
 JOINS = Format("the join views", 1, ("register",))
 DEADLINES = Format("the views with a deadline", 1, ("register",))

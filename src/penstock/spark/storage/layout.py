@@ -264,6 +264,11 @@ class Layout:
         """The lanes that have begun, by name: no other reader of a log is one."""
         return StoredDocuments(self.ledger, ("lane",))
 
+    @property
+    def sinks(self) -> StoredDocuments:
+        """How far each sink has come, by name."""
+        return StoredDocuments(self.ledger, ("sink",))
+
     def static_tables(self, lane: str) -> StorePath:
         """The files of the static tables that a lane joins with."""
         return self.checkpoint / "_lanes" / on_disk(lane) / "static"

@@ -37,6 +37,7 @@ _VIEW = re.compile(
 
 #: words at the beginning of a statement, among which is the name that it declares
 _FIRST_WORDS = 6
+_ANY_SINK = f"{', '.join(SINKS[:-1])} or {SINKS[-1]}"
 
 
 def parse_script(
@@ -120,7 +121,7 @@ class _Names:
             if target in read:
                 message = (
                     f"INSERT INTO cannot write to {read[target]}, because the script reads it as a stream. Declare another "
-                    "table USING kafka or console."
+                    f"table USING {_ANY_SINK}."
                 )
                 self.mistakes.add(UnsupportedError(message, self._text, *place), target)
 
@@ -161,12 +162,12 @@ class _Names:
                 if isinstance(each, CreateTable) and each.source in SINKS
             ]
             message = (
-                f"Table {statement.table} does not exist. INSERT INTO needs a table USING kafka or console; "
+                f"Table {statement.table} does not exist. INSERT INTO needs a table USING {_ANY_SINK}; "
                 f"existing ones: {', '.join(sinks) or 'none'}."
             )
             raise UnknownNameError(message, self._text, *parser.name_place)
         if (kind := self._kind(statement.table)) != "table":
-            told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING kafka or console."
+            told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING {_ANY_SINK}."
             raise UnsupportedError(told, self._text, *parser.name_place)
 
     def _kind(self, name: str) -> str:

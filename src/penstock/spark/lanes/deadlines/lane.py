@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from penstock.control.events import DeadlineBound
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.deadlines.deciding import Decisions
@@ -39,7 +37,6 @@ from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
-from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.sessions.slots import order_slots, task_slots
 from penstock.spark.storage.deadlines import DEADLINES_NAME
@@ -87,13 +84,6 @@ class DeadlineLane(Lane):
         )
         return [policy, *(f"    {each}" for each in views)]
 
-    def rows(self, view: str, number: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """What a publication says of a view, for its sinks."""
-        if view not in self._names:
-            return None
-        spark, layout = self.context.spark, self.context.layout
-        return results.batch_changes(spark, layout, DEADLINES_NAME, view, number, files)
-
     def _halt(self) -> None:
         self.context.appended.tell()
         for running in self._jobs:
@@ -121,8 +111,6 @@ class DeadlineLane(Lane):
         number = 0 if newest is None else newest[0] + 1
         published = self.publisher.published(number - 1) if number else None
         resumed = resumed_from(self.name, self.readers, published)
-        if published is not None and published.files is not None and resumed.handed_over < number - 1:
-            self._hand_rows_over(number - 1, published.files)
         decisions = Decisions(context.settings.deadline_policy, self.name, context.events)
         views = self._followed(resumed, decisions)
         orders = ViewOrders(
@@ -210,19 +198,13 @@ class DeadlineLane(Lane):
         """Makes what is settled visible, and says which entries are needed no more."""
         number, streams = publication.number, {view: each.stream for view, each in self._registered.items()}
 
-        def marks(handed_over: int) -> dict[Any, dict[str, Any]]:
-            return marks_of(self.name, self.readers, streams, settled, handed_over)
-
+        marks = marks_of(self.name, self.readers, streams, settled)
         if not settled.judged.has_news:
-            commit(marks(number - 1))
+            commit(marks)
             return
-        is_handed_over = bool(self.context.sinks()) and settled.judged.has_rows
-        counts, files = publication.publish(settled, marks(number - 1 if is_handed_over else number))
-        # told first: what a sink does not take is handed over again, and not told again
+        counts = publication.publish(settled, marks)
+        self.context.published.tell()
         self._tell(number, settled, counts, publication.newest_seconds)
-        if is_handed_over:
-            self._hand_rows_over(number, files)
-            commit(marks(number))
         self.retries.succeeded()
         failpoint("order_marked", number)
         self._compact(number)

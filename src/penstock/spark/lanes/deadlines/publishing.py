@@ -40,9 +40,8 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 _FADING = 0.5
 #: of a publication and of a reader's mark: how each view stands, by its number
 _STANDS = "stands"
-#: of a reader's mark: the last publication whose rows were handed to sinks, and the last entry that whoever goes on need not follow:
-#: older ones hold tuples of windows that are answered late
-_PUBLISHED, _FOLLOWED = "published", "followed"
+#: of a reader's mark: the last entry that whoever goes on need not follow: older ones hold tuples of windows that are answered late
+_FOLLOWED = "followed"
 
 _VIEW_STANDS = Codec(ViewStands)
 
@@ -67,11 +66,6 @@ class Judged:
     def has_news(self) -> bool:
         """Whether something has become of a window."""
         return bool(self.outcomes or self.late)
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether there are rows for sinks."""
-        return bool(self.released) or any(each.files for each in self.late)
 
     def with_more(self, later: Judged) -> Judged:
         """These and later ones."""
@@ -117,13 +111,11 @@ class Resumed:
         reach: how far each log is answered.
         left: the last entry of each log that is needed no more.
         stands: how views stood, by their numbers; new ones are not in it.
-        handed_over: the last publication that sinks are known to have.
     """
 
     reach: dict[str, Reach]
     left: dict[str, int]
     stands: dict[int, ViewStands]
-    handed_over: int
 
 
 def outcome_publisher(lane: str, context: LaneContext, views: Sequence[RegisteredDeadline]) -> Publisher:
@@ -162,19 +154,14 @@ def resumed_from(
     stands: dict[str, Any] = {} if newest is None else dict(newest.figures[_STANDS])
     reach: dict[str, Reach] = {}
     left: dict[str, int] = {}
-    handed_over = -1 if newest is None else newest.figures["batch"]
     for stream, log in readers.items():
         mark = log.mark(lane)
         if mark is None:
             mark = log.join(lane)
         said = log.readers()[lane]
         stands |= said.get(_STANDS, {})
-        # a log that was joined and never marked says nothing
-        handed_over = min(handed_over, said.get(_PUBLISHED, handed_over))
         reach[stream], left[stream] = Reach(said.get(_FOLLOWED, mark)), mark
-    return Resumed(
-        reach, left, {int(view): _read(lane, view, each) for view, each in stands.items()}, handed_over
-    )
+    return Resumed(reach, left, {int(view): _read(lane, view, each) for view, each in stands.items()})
 
 
 def marks_of(
@@ -182,7 +169,6 @@ def marks_of(
     readers: Mapping[str, LogReader],
     streams: Mapping[int, str],
     settled: Settled,
-    handed_over: int,
 ) -> dict[StoredDocument, dict[str, Any]]:
     """The marks that say which entries are needed no more: whoever goes on reads the others again.
 
@@ -191,12 +177,11 @@ def marks_of(
         readers: of its logs, by stream.
         streams: of its views, by their numbers.
         settled: what is published with them.
-        handed_over: the last publication whose rows sinks have.
     """
     marks: dict[StoredDocument, dict[str, Any]] = {}
     for stream, (until, followed) in settled.left.items():
         own = {view: each for view, each in settled.stands.items() if streams[view] == stream}
-        said = {_STANDS: _told(own), _PUBLISHED: handed_over, _FOLLOWED: followed}
+        said = {_STANDS: _told(own), _FOLLOWED: followed}
         marks |= readers[stream].mark_document(lane, until, **said)
     return marks
 
@@ -235,7 +220,7 @@ class OutcomePublication:
 
     def publish(
         self, settled: Settled, marks: Mapping[StoredDocument, Mapping[str, Any]]
-    ) -> tuple[dict[str, dict[str, int]], Sequence[Mapping[str, Any]]]:
+    ) -> dict[str, dict[str, int]]:
         """Makes outcomes and what was released visible.
 
         Args:
@@ -243,7 +228,7 @@ class OutcomePublication:
             marks: what the logs are told with it.
 
         Returns:
-            By view with outcomes, how many of each, and `rows`, see `late_counts`; the files to hand over.
+            By view with outcomes, how many of each, and `rows`, see `late_counts`.
         """
         number, judged = self.number, settled.judged
         store = self._publisher.begin(number)
@@ -281,7 +266,7 @@ class OutcomePublication:
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
-        published = self._publisher.publish(number, files, figures, puts=marks)
+        self._publisher.publish(number, files, figures, puts=marks)
         self._tell_of_late({self._views[view].definition.name: own for view, own in by_view.items()})
         failpoint("order_published", number)
         if judged.late:
@@ -292,7 +277,7 @@ class OutcomePublication:
         for folder in judged.staging:
             remove_folder(folder)
         self._tell_given_up(judged.late)
-        return counts, published
+        return counts
 
     def _tell_of_late(self, outcomes: Mapping[str, Sequence[Outcome]]) -> None:
         """Tells of windows that were taken to be in time, and became visible behind their deadline."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.lifecycle import ends_of, held
@@ -33,7 +32,6 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
@@ -176,14 +174,6 @@ class DerivedLane(CutLane):
                 _OPERATORS: answered,
                 _PROGRESS: asdict(progress),
             },
-        )
-
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """What a published cut says of a view, for its sinks."""
-        if all(each.name != view for each in self._derived.answered):
-            return None
-        return results.batch_changes(
-            self.context.spark, self.context.layout, self._derived.name, view, cut, files
         )
 
     def _touched(self, beneath: RowsBeneath, windows: Windows, entries: Iterable[Entry]) -> set[int]:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from penstock.control.actions import Action
 from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
@@ -53,7 +51,6 @@ from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results.read import batch_joined
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 
@@ -325,12 +322,6 @@ class JoinLane(CutLane):
         standing = self._standing()
         told = list(explain_join(self.plan, self._registered.shares, self.planner.order))
         return told if standing is None else [*told, *standing_lines(standing)]
-
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """The rows of the view in a cut."""
-        if view != self._view or not files:
-            return None
-        return batch_joined(self.context.spark, self.context.layout, self._registered, cut, files)
 
     def _began(self, stream: str, reach: Reach | None) -> Reach:
         begun = next(each for each in self._registered.beginnings if each.stream == stream)

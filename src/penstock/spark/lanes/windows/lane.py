@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from penstock.errors import DamagedError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.ingest.backfill import never_whole
@@ -36,7 +34,6 @@ from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles, Staged
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results import read as results
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
@@ -114,12 +111,6 @@ class WindowLane(CutLane):
         """Windows told so far, by what was told of them, and rows with a sum that does not fit its type, by view."""
         with self._counting:
             return {"windows": dict(self._totals), "overflowed": dict(self._overflowed)}
-
-    def rows(self, view: str, cut: int, files: Sequence[Mapping[str, Any]]) -> DataFrame | None:
-        """What a published cut says of a view, for its sinks."""
-        if view not in self._ingest.plans.windows:
-            return None
-        return results.batch_changes(self.context.spark, self.context.layout, self._stream, view, cut, files)
 
     @property
     def has_more(self) -> bool:

@@ -1,0 +1,159 @@
+"""Sinks: rows a second into Delta and PostgreSQL, and what the sinks of 80 views cost a batch.
+
+The folder is published without Spark, so that only followers and targets are measured. Rates are of one sink that has a backlog. The share
+is the processor time of 80 followers for a batch, of a stream that publishes a batch each second.
+
+Exit code 1 where an expectation does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import uuid
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from penstock.errors import ConnectionFailedError
+from penstock.spark.sinks.declared import Sink
+from penstock_lab.servers.postgres import PostgresServer
+from publishing import stored
+from sink_cases import SELECTION, STREAM, TUPLES, Folder, until
+
+#: rows a second that a sink is expected to take at least
+DELTA_ROWS, POSTGRES_ROWS = 1_000_000, 100_000
+#: most of a second that 80 sinks are at work for a batch of a second
+MOST_SHARE = 0.20
+VIEWS = 80
+
+
+def publish(folder: Folder, batches: int, rows: int) -> None:
+    """Publishes batches all of whose rows are the view's."""
+    rng = np.random.default_rng(7)
+    queries = pa.array([[SELECTION]] * rows, pa.list_(pa.string()))
+    for number in range(batches):
+        ids = np.arange(number * rows, (number + 1) * rows)
+        cities = pa.array([f"city {each}" for each in range(100)]).take(pa.array(rng.integers(0, 100, rows)))
+        table = pa.table([pa.array(ids), cities, pa.array(rng.random(rows))], schema=TUPLES)
+        table = table.append_column("queries", queries)
+        table = table.append_column("__penstock_definitions", pa.nulls(rows, pa.list_(pa.int32())))
+        folder._matches.begin(folder._next)
+        folder._matches.publish(
+            folder._next,
+            [stored(folder.layout, STREAM, folder._next, "matches", table)],
+            {"batch": folder._next, "plan": 0},
+        )
+        folder._next += 1
+        folder.published.tell()
+
+
+def rate(folder: Folder, sink: Sink, rows: int) -> float:
+    """Rows a second of a sink that has a backlog."""
+    began = time.perf_counter()
+    folder.deliver(sink)
+    return rows / (time.perf_counter() - began)
+
+
+def postgres_rates(folder: Folder, rows: int, scratch: Path) -> tuple[float, float] | None:
+    """Rows a second into PostgreSQL, and of psql's own COPY of the same rows; None where it is not installed."""
+    import psycopg
+    from pyarrow import csv
+
+    with tempfile.TemporaryDirectory(prefix="penstock-postgres-") as data:
+        Path(data).chmod(0o711)
+        try:
+            server = PostgresServer(Path(data)).start()
+        except ConnectionFailedError as error:
+            print(f"PostgreSQL is left out: {error}")
+            return None
+        try:
+            table = f"t_{uuid.uuid4().hex[:8]}"
+            own = {"url": server.url, "user": server.user, "password": server.password, "dbtable": table}
+            ours = rate(folder, folder.sink("postgres", name="pg", **own), rows)
+            files = sorted(folder.layout.matches(STREAM).glob("*.parquet"))
+            whole = pa.concat_tables([pq.read_table(each, columns=TUPLES.names) for each in files])
+            csv.write_csv(whole, scratch / "rows.csv", csv.WriteOptions(include_header=False))
+            with psycopg.connect(server.url, user=server.user, password=server.password) as connection:
+                connection.execute("CREATE TABLE plain (id bigint, city text, amount double precision)")
+                connection.commit()
+                began = time.perf_counter()
+                with connection.cursor() as cursor, cursor.copy("COPY plain FROM STDIN (FORMAT csv)") as copy:
+                    copy.write((scratch / "rows.csv").read_bytes())
+                connection.commit()
+            return ours, rows / (time.perf_counter() - began)
+        finally:
+            server.kill()
+
+
+def share(scratch: Path, batches: int, rows: int) -> float:
+    """Processor time of 80 Delta sinks, as a share of the time of a stream that publishes a batch a second."""
+    folder = Folder(scratch / "many")
+    sinks = [folder.sink("delta", name=f"s{n}", path=str(scratch / f"many-{n}")) for n in range(VIEWS)]
+    published = 0.0
+    with folder.following(*sinks) as told:
+        publish(folder, 1, rows)
+        until(partial(_all_have, told))
+        begun, began = time.process_time(), time.perf_counter()
+        for number in range(batches):
+            before = time.process_time()
+            publish(folder, 1, rows)
+            published += time.process_time() - before
+            time.sleep(max(0.0, began + number + 1 - time.perf_counter()))
+        used = time.process_time() - begun - published
+    folder.deliver(*sinks)
+    for n in range(VIEWS):
+        assert deltalake.DeltaTable(scratch / f"many-{n}").count() == (batches + 1) * rows
+    folder.close()
+    return used / batches
+
+
+def _all_have(told: dict[str, dict[str, Any]]) -> bool:
+    return all(told[f"s{n}.{SELECTION}"].get("deliveries") for n in range(VIEWS))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of the backlog")
+    options = parser.parse_args()
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="penstock-sinks-") as data:
+        scratch = Path(data)
+        folder = Folder(scratch / "out")
+        publish(folder, 20, options.rows // 20)
+        appended = rate(folder, folder.sink("delta", path=str(scratch / "table")), options.rows)
+        print(f"delta: {appended:,.0f} rows/s appended (expected: at least {DELTA_ROWS:,})")
+        if appended < DELTA_ROWS:
+            failed.append("delta")
+        if (rates := postgres_rates(folder, options.rows, scratch)) is not None:
+            ours, plain = rates
+            print(
+                f"postgres: {ours:,.0f} rows/s, COPY alone {plain:,.0f} rows/s (expected: at least {POSTGRES_ROWS:,})"
+            )
+            if ours < POSTGRES_ROWS:
+                failed.append("postgres")
+        folder.close()
+        used = share(scratch, 40, 1_000)
+        print(
+            f"{VIEWS} sinks: {used:.3f} s of a processor for a batch of a second (expected: at most {MOST_SHARE})"
+        )
+        if used > MOST_SHARE:
+            failed.append("share")
+    if failed:
+        print(f"not as expected: {', '.join(failed)}")
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""The sink `http`: alerts as requests, each with a key that a repeated one has too.
+
+A request that fails for a while is repeated; one that the server refuses for good goes to a file of dead letters.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock.errors import InputError, SqlError, TypeMismatchError
+from penstock.plan.spark_types import spark_name
+from penstock.spark.results.texts import has_form, json_lines
+from penstock.spark.sinks import options
+from penstock.spark.sinks.delivery import Delivery, Mode
+from penstock.spark.sinks.digests import Digests
+from penstock.spark.sinks.lengths import seconds
+from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
+from penstock.spark.sinks.published import Limits
+from penstock.spark.sinks.templates import Template
+
+#: refusals that pass
+_PASSING = (408, 425, 429)
+#: names beside the columns that a template may have places for: of a row, and of a batch or digest
+_OF_ROW = ("view", "row", "key")
+_OF_ROWS = ("view", "rows", "count", "key")
+_SLACK = '{"text": "${view}: ${row}"}'
+_SLACK_ROWS = '{"text": "${view}: ${count} rows, ${key}: ${rows}"}'
+_SEVERITIES = ("warning", "info", "error", "critical")
+#: what a request waits for an answer, seconds
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Alerts:
+    """What is sent, and where.
+
+    Attributes:
+        view: whose rows.
+        url, headers: of each request.
+        one, many: the bodies of a row, and of a batch or digest.
+        is_by_batch: whether a delivery is one request.
+        at_most_seconds: least time between two requests of one key; 0: all are sent.
+        group_by: the columns of the key.
+        timeout_seconds: how long an answer is waited for.
+        dead_letters: the file of what the server refuses; None: beside what the sink keeps.
+    """
+
+    view: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    one: Template = field(repr=False)
+    many: Template = field(repr=False)
+    is_by_batch: bool
+    at_most_seconds: float
+    group_by: tuple[str, ...]
+    timeout_seconds: float
+    dead_letters: Path | None
+
+    @property
+    def host(self) -> str:
+        """The server, for messages: the rest of the address may be a secret."""
+        return urllib.parse.urlsplit(self.url).hostname or "?"
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Which requests of a delivery the server has, though the delivery was not taken as a whole.
+
+    Attributes:
+        delivery: its number.
+        keys: of the requests.
+    """
+
+    delivery: int = -1
+    keys: set[str] = field(default_factory=set)
+
+
+class _HttpTarget:
+    def __init__(self, alerts: _Alerts, sent: _Sent, home: TargetHome) -> None:
+        self._alerts = alerts
+        self._sent = sent
+        self._home = home
+        self._digests = Digests(home.folder / "digests.json", alerts.at_most_seconds)
+        self._dead = alerts.dead_letters or home.folder / "dead-letters.jsonl"
+
+    def deliver(self, delivery: Delivery) -> None:
+        if self._alerts.at_most_seconds and self._digests.has(delivery.number):
+            return
+        if self._sent.delivery != delivery.number:
+            self._sent.delivery, self._sent.keys = delivery.number, set()
+        rows = _objects(delivery.rows)
+        if self._alerts.is_by_batch:
+            values = {"view": delivery.view, "rows": rows, "count": len(rows), "key": ""}
+            self._send(f"{delivery.sink}-{delivery.number}", self._alerts.many.filled(values), len(rows))
+            return
+        for ordinal, row in zip(delivery.ordinals, rows, strict=True):
+            key = self._key(row)
+            is_due = not self._alerts.at_most_seconds or self._digests.admit(key, ordinal, row, time.time())
+            if is_due:
+                values = {**row, "view": delivery.view, "row": row, "key": key}
+                self._send(f"{delivery.sink}-{ordinal}", self._alerts.one.filled(values), 1)
+        if self._alerts.at_most_seconds:
+            self._digests.taken(delivery.number)
+
+    def idle(self, *, is_over: bool) -> None:
+        """Sends the digests that are due."""
+        if not self._alerts.at_most_seconds:
+            return
+        now = time.time()
+        for key, waiting in self._digests.due(now, is_over=is_over):
+            values = {"view": self._alerts.view, "rows": waiting.rows, "count": waiting.count, "key": key}
+            body = self._alerts.many.filled(values)
+            self._send(f"{self._home.id}-digest-{waiting.first}", body, waiting.count)
+            self._digests.sent(key, now)
+
+    def close(self) -> None:
+        """Do nothing: each request has a connection of its own."""
+
+    def _key(self, row: Mapping[str, Any]) -> str:
+        return ", ".join(f"{name} {row[name]}" for name in self._alerts.group_by)
+
+    def _send(self, key: str, body: bytes, rows: int) -> None:
+        """Sends a request, unless it was sent for this delivery before.
+
+        Raises:
+            ConnectionError: the server does not answer, or refuses for a while.
+        """
+        if key in self._sent.keys:
+            return
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key, **self._alerts.headers}
+        request = urllib.request.Request(self._alerts.url, body, headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=self._alerts.timeout_seconds):
+                pass
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code >= 500 or error.code in _PASSING:
+                raise ConnectionError(f"{self._alerts.host} answers {error.code} {error.reason}") from None
+            self._bury(key, body, rows, f"{self._alerts.host} refuses: {error.code} {error.reason}")
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise ConnectionError(f"{self._alerts.host} does not answer: {reason}") from None
+        self._sent.keys.add(key)
+
+    def _bury(self, key: str, body: bytes, rows: int, reason: str) -> None:
+        self._dead.parent.mkdir(parents=True, exist_ok=True)
+        letter = {"time": time.time(), "sink": self._home.name, "key": key, "reason": reason}
+        with self._dead.open("ab") as file:
+            file.write(json.dumps({**letter, "body": body.decode()}).encode() + b"\n")
+        self._home.rejected(rows, reason, self._dead)
+
+
+def _objects(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON values, written as `penstock results` writes them."""
+    return [json.loads(line) for batch in rows.to_batches() for line in json_lines(batch)]
+
+
+class HttpProvider:
+    """Rows as requests."""
+
+    modes: tuple[Mode, ...] = ("changes", "append")
+    promise: Promise = "at least once"
+    limits = Limits(rows=10_000, batches=1)
+    #: digests may wait since the run before
+    is_eager = True
+
+    def options(self) -> Iterable[str]:
+        """Where requests go, what they say, and how often."""
+        return (
+            *("url", "url_file", "preset", "template", "batch_template", "headers", "headers_file", "per"),
+            *(
+                "at_most_every",
+                "group_by",
+                "timeout",
+                "dead_letters",
+                "routing_key",
+                "routing_key_file",
+                "severity",
+            ),
+        )
+
+    def open(self, spark: SparkSession, table: SinkTable) -> Opens:  # noqa: ARG002
+        """See `SinkProvider`.
+
+        Raises:
+            SqlError: an option has no allowed value.
+            TypeMismatchError: a column has a type that has no JSON form here.
+        """
+        for each in table.columns:
+            if not has_form(each.type):
+                raise TypeMismatchError(
+                    f"table {table.name}: column {each.name} is {spark_name(each.type)}, which has no JSON form here. CAST it.",
+                    *table.statement.at("using"),
+                )
+        preset = options.choice(table, "preset", ("none", "slack", "pagerduty"))
+        url = options.secret(table, "url") or (_PAGERDUTY_URL if preset == "pagerduty" else None)
+        if url is None:
+            raise InputError(f"table {table.name}: set the option url")
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise SqlError(
+                f"table {table.name}: url must begin with http:// or https://", *table.statement.at("url")
+            )
+        dead = table.options.get("deadletters")
+        at_most = seconds(table.statement, table.options, "at_most_every", 0.0)
+        is_by_batch = options.choice(table, "per", ("row", "batch")) == "batch"
+        if is_by_batch and at_most:
+            raise SqlError(
+                f"table {table.name}: at_most_every belongs to per 'row'; a request a batch has all of its rows.",
+                *table.statement.at("at_most_every"),
+            )
+        one, many = _templates(table, preset)
+        alerts = _Alerts(
+            table.view,
+            url,
+            _headers(table),
+            one,
+            many,
+            is_by_batch,
+            at_most,
+            options.columns(table, "group_by"),
+            seconds(table.statement, table.options, "timeout", _TIMEOUT_SECONDS),
+            Path(dead) if dead else None,
+        )
+        return partial(_HttpTarget, alerts, _Sent())
+
+
+_PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
+
+
+def _templates(table: SinkTable, preset: str) -> tuple[Template, Template]:
+    """The bodies of a row, and of a batch or digest."""
+    one: str | None
+    many: str | None
+    if preset == "slack":
+        one, many = _SLACK, _SLACK_ROWS
+    elif preset == "pagerduty":
+        key = options.secret(table, "routing_key")
+        if not key:
+            raise InputError(f"table {table.name}: set the option routing_key")
+        severity = options.choice(table, "severity", _SEVERITIES)
+        payload = {"source": "penstock", "severity": severity}
+        event = {"routing_key": key, "event_action": "trigger"}
+        of_row = {**payload, "summary": "${view}: ${row}", "custom_details": "${row}"}
+        of_rows = {
+            **payload,
+            "summary": "${view}: ${count} rows, ${key}",
+            "custom_details": {"rows": "${rows}"},
+        }
+        one, many = (json.dumps({**event, "payload": each}) for each in (of_row, of_rows))
+    else:
+        one, many = '"${row}"', '{"view": "${view}", "key": "${key}", "count": "${count}", "rows": "${rows}"}'
+    own = [*table.columns.names, *_marks(table)]
+    return (
+        _template(table, "template", one, (*own, *_OF_ROW)),
+        _template(table, "batch_template", many, _OF_ROWS),
+    )
+
+
+def _marks(table: SinkTable) -> tuple[str, ...]:
+    return ("revision", "coverage", "slack", "is_final", "op") if table.form.mode == "changes" else ()
+
+
+def _template(table: SinkTable, option: str, preset: str, names: Iterable[str]) -> Template:
+    text = table.options.get(option.replace("_", ""))
+    try:
+        return Template.parsed(preset if text is None else text, list(names))
+    except InputError as error:
+        raise SqlError(f"table {table.name}: {error}", *table.statement.at(option)) from error
+
+
+def _headers(table: SinkTable) -> Mapping[str, str]:
+    text = options.secret(table, "headers")
+    try:
+        headers = json.loads(text) if text else {}
+    except ValueError:
+        headers = None
+    if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
+        raise SqlError(
+            f'table {table.name}: headers is no JSON object of texts, such as {{"Authorization": "Bearer ..."}}',
+            *table.statement.at("headers"),
+        )
+    return cast("Mapping[str, str]", headers)
+
+
+PROVIDER = HttpProvider()

@@ -1,0 +1,71 @@
+"""Templates of bodies: JSON with places for columns.
+
+A text of the template that is `${column}` alone becomes the column's value; within other text it becomes the value as text. So whatever a
+column holds, the body is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import InputError, UnknownNameError
+
+_PLACE = re.compile(r"\$\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A body with places.
+
+    Attributes:
+        body: the JSON value.
+    """
+
+    body: Any
+
+    @classmethod
+    def parsed(cls, text: str, names: Collection[str]) -> Template:
+        """Read a template.
+
+        Args:
+            text: JSON.
+            names: what places may name.
+
+        Raises:
+            InputError: it is no JSON.
+            UnknownNameError: a place names something else.
+        """
+        try:
+            body = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"template is no JSON: {error}") from error
+        for name in _PLACE.findall(text):
+            if name not in names:
+                raise UnknownNameError(
+                    f"template names {name}, which does not exist; existing: {', '.join(names)}"
+                )
+        return cls(body)
+
+    def filled(self, values: Mapping[str, Any]) -> bytes:
+        """The body with values, JSON values by name, in its places."""
+        return json.dumps(_filled(self.body, values), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(part, dict):
+        return {name: _filled(each, values) for name, each in part.items()}
+    if isinstance(part, list):
+        return [_filled(each, values) for each in part]
+    if not isinstance(part, str):
+        return part
+    if (alone := _PLACE.fullmatch(part)) is not None:
+        return values[alone[1]]
+    return _PLACE.sub(lambda found: _text(values[found[1]]), part)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

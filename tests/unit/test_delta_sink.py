@@ -1,0 +1,228 @@
+"""The sink `delta` against the library's own tables: exactly once, upserts, columns that come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from penstock.errors import InputError, TypeMismatchError
+from penstock.spark.sinks import delta
+from penstock.spark.storage.formats import SINK
+from penstock_lab.servers.s3 import S3Server
+from sink_cases import SELECTION, WINDOWS, Folder, Revision, newest, until
+
+deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+
+CUTS: list[list[Revision]] = [
+    [("a", 0, 1, False, False), ("b", 0, 7, False, False), (None, 0, 3, False, False)],
+    [("a", 0, 2, True, False), ("a", 60, 1, False, False), ("b", 0, 0, False, True)],
+    [("a", 0, 9, False, False), ("b", 0, 8, True, False), (None, 0, 4, True, False)],
+    [
+        ("a", 60, 5, False, False),
+        ("a", 60, 6, True, False),
+        ("c", 0, 1, False, False),
+        ("c", 0, 0, False, True),
+    ],
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    """A results folder whose batches are merged now and then."""
+    found = Folder(tmp_path / "out", 2)
+    yield found
+    found.close()
+
+
+def rows_of(path: Path | str) -> list[dict[str, Any]]:
+    """The rows of a table, as the library reads them."""
+    found: list[dict[str, Any]] = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
+    return found
+
+
+def windows_of(path: Path | str) -> dict[tuple[str | None, int], tuple[int, bool]]:
+    """(n, is_final) by city and start of the window."""
+    rows = rows_of(path)
+    found = {(row["city"], int(row["w"]["start"].timestamp())): (row["n"], row["is_final"]) for row in rows}
+    assert len(found) == len(rows), "a key stands twice"
+    return found
+
+
+def test_appended_rows_equal_the_folder_and_other_readers_see_them(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    folder.match([1, 2, -3], [3], [4, 5])
+    sink = folder.sink("delta", path=str(path), partition_by="city")
+    folder.deliver(sink)
+    folder.match([6])
+    folder.deliver(sink)
+    assert sorted(row["id"] for row in rows_of(path)) == [1, 2, 3, 4, 5, 6]
+    assert deltalake.DeltaTable(path).metadata().partition_columns == ["city"]
+    files = deltalake.DeltaTable(path).file_uris()
+    with duckdb.connect() as connection:
+        found = connection.sql(
+            f"SELECT sum(id) FROM read_parquet({files}, hive_partitioning = true)"
+        ).fetchall()
+    assert found == [(21,)]
+
+
+def test_a_delivery_that_was_committed_and_not_marked_is_not_committed_again(
+    folder: Folder, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    sink = folder.sink("delta", path=str(path))
+    folder.match([1, 2])
+    folder.deliver(sink)
+    where = folder.layout.sinks["target.large"]
+    before = SINK.read(where)
+    assert before is not None
+    folder.match([3])
+    folder.deliver(sink)
+    # as if the process had been killed behind the commit of the table
+    planned = {"feed": {"query": "orders", "kind": "matches"}, "definition": 1}
+    after = SINK.read(where)
+    assert after is not None
+    SINK.replace(where, {**before, "planned": {**planned, "end": after["feeds"][0]["place"]}})
+    folder.match([4])
+    folder.deliver(sink)
+    assert sorted(row["id"] for row in rows_of(path)) == [1, 2, 3, 4]
+
+
+def test_a_new_results_folder_is_another_writer(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    folder.match([1])
+    folder.deliver(folder.sink("delta", path=str(path)))
+    other = Folder(tmp_path / "other")
+    other.match([2])
+    other.deliver(other.sink("delta", path=str(path)))
+    other.close()
+    assert sorted(row["id"] for row in rows_of(path)) == [1, 2]
+
+
+def test_windows_are_upserted_to_what_the_folder_says(folder: Folder, tmp_path: Path) -> None:
+    step, whole = tmp_path / "step", tmp_path / "whole"
+    for number, cut in enumerate(CUTS, 1):
+        folder.answer(cut)
+        folder.deliver(folder.sink("delta", WINDOWS, path=str(step)))
+        assert windows_of(step) == newest(CUTS[:number])
+    folder.deliver(folder.sink("delta", WINDOWS, "whole", path=str(whole)))
+    assert windows_of(whole) == newest(CUTS)
+
+
+def test_changes_and_final_rows(folder: Folder, tmp_path: Path) -> None:
+    folder.answer(*CUTS)
+    changes, final = tmp_path / "changes", tmp_path / "final"
+    folder.deliver(
+        folder.sink("delta", WINDOWS, "changes", path=str(changes), mode="changes"),
+        folder.sink("delta", WINDOWS, "final", path=str(final), mode="append", final_only="true"),
+    )
+    assert [row["revision"] for row in rows_of(changes)].count(1) == len(CUTS[1])
+    assert len(rows_of(changes)) == sum(map(len, CUTS))
+    assert sorted(row["n"] for row in rows_of(final)) == [2, 4, 6, 8]
+    assert "op" not in rows_of(final)[0]
+
+
+def test_a_view_that_gets_a_column_gives_the_table_one(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    folder = Folder(tmp_path / "out")
+    folder.answer(CUTS[0])
+    sink = folder.sink("delta", WINDOWS, path=str(path))
+    folder.deliver(sink)
+    deltalake.DeltaTable(path).alter.add_columns(
+        [deltalake.Field("old", deltalake.schema.PrimitiveType("long"))]
+    )
+    folder.answer(CUTS[1])
+    folder.deliver(sink)
+    assert windows_of(path) == newest(CUTS[:2])
+    folder.close()
+
+
+def test_small_files_are_merged(folder: Folder, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    sink = folder.sink("delta", path=str(path), compact_every="4")
+    for number in range(8):
+        folder.match([number])
+        folder.deliver(sink)
+    assert len(deltalake.DeltaTable(path).file_uris()) == 1
+    assert sorted(row["id"] for row in rows_of(path)) == list(range(8))
+
+
+def test_a_table_that_is_away_delays_nobody_and_gets_the_rest_later(folder: Folder, tmp_path: Path) -> None:
+    away, here = tmp_path / "away", tmp_path / "here"
+    away.write_text("no folder")
+    sinks = [
+        folder.sink("delta", name="away", path=str(away / "table")),
+        folder.sink("delta", name="here", path=str(here)),
+    ]
+    with folder.following(*sinks) as told:
+        folder.match([1], [2])
+        until(lambda: told["here.large"].get("backlog") == 0)
+        until(lambda: any(event["kind"] == "sink_retried" for event in folder.events.recent))
+        away.unlink()
+        until(lambda: told["away.large"]["deliveries"] > 0)
+        until(lambda: told["away.large"]["backlog"] == 0)
+    assert sorted(row["id"] for row in rows_of(away / "table")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("view", "options", "told"),
+    [
+        (SELECTION, {}, "set the option path"),
+        (SELECTION, {"path": "x", "mode": "merge"}, "mode is 'merge'; allowed: upsert, append, changes"),
+        (
+            SELECTION,
+            {"path": "x", "mode": "upsert"},
+            "view large gives none: it has no group keys, or set the option key",
+        ),
+        (SELECTION, {"path": "x", "key": "id"}, "key belongs to mode upsert; the mode is append"),
+        (
+            SELECTION,
+            {"path": "x", "mode": "upsert", "key": "ident"},
+            "key names column ident, which does not exist",
+        ),
+        (
+            SELECTION,
+            {"path": "x", "partition_by": "town"},
+            "partition_by names column town, which does not exist",
+        ),
+        (SELECTION, {"path": "x", "final_only": "true"}, "has no windows, so none of its rows is early"),
+        (SELECTION, {"path": "x", "final_only": "maybe"}, "final_only is 'maybe'; allowed: true, false"),
+        (SELECTION, {"path": "x", "begin": "now"}, "begin is 'now'; allowed: earliest, latest"),
+        (SELECTION, {"path": "x", "pathh": "y"}, "sink delta has no option pathh; did you mean path"),
+        (SELECTION, {"path": "x", "compact_every": "-1"}, "compact_every is '-1'"),
+        (WINDOWS, {"path": "x", "mode": "append"}, "mode append is for rows that never change"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(
+    folder: Folder, view: str, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        folder.sink("delta", view, **options)
+
+
+def test_a_type_that_delta_does_not_have_is_refused_by_its_column() -> None:
+    import pyarrow as pa
+
+    from penstock.spark.sinks.delivery import Form
+    from penstock.spark.sinks.providers import SinkTable
+    from penstock.sql.script.statements import CreateTable
+
+    statement = CreateTable("t", (), "delta", {"path": "x"}, 0, 1, "CREATE TABLE t")
+    columns = pa.schema([("a", pa.int64()), ("span", pa.duration("us"))])
+    with pytest.raises(TypeMismatchError, match="column span is"):
+        delta.PROVIDER.open(None, SinkTable(statement, {"path": "x"}, "v", columns, Form("append")))  # type: ignore[arg-type]
+
+
+def test_a_table_lies_in_a_bucket(folder: Folder, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment().items():
+        monkeypatch.setenv(name, value)
+    path = "s3://bucket/delta/windows"
+    for number, cut in enumerate(CUTS, 1):
+        folder.answer(cut)
+        folder.deliver(folder.sink("delta", WINDOWS, path=path))
+        assert windows_of(path) == newest(CUTS[:number])
+    secret = s3.environment()["AWS_SECRET_ACCESS_KEY"]
+    assert secret not in str(folder.events.recent)

@@ -1,0 +1,193 @@
+"""Followers: every published row once and in order, whatever is merged, killed or refused in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.sinks.declared import Sink
+from penstock.spark.sinks.delivery import Delivery, Form
+from penstock.spark.sinks.providers import PlainTarget
+from penstock.spark.sinks.published import Limits
+from penstock.spark.storage.formats import SINK
+from sink_cases import SELECTION, WINDOWS, Folder, until
+
+
+class Taken(PlainTarget):
+    """A target that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.numbers: list[int] = []
+        self.ordinals: list[str] = []
+        self.fails: list[Exception] = []
+        self.blocks: threading.Event | None = None
+
+    def deliver(self, delivery: Delivery) -> None:
+        if self.blocks is not None:
+            assert self.blocks.wait(60)
+        if self.fails:
+            raise self.fails.pop(0)
+        column = "id" if delivery.view == SELECTION else "n"
+        self.ids += delivery.rows.column(column).to_pylist()
+        self.numbers.append(delivery.number)
+        self.ordinals += delivery.ordinals
+
+
+def sink_to(
+    target: Taken, name: str = "taken", view: str = SELECTION, limits: Limits | None = None, **named: object
+) -> Sink:
+    """A sink of a view."""
+    form = Form("append" if view == SELECTION else "changes")
+    return Sink(
+        name,
+        view,
+        "test",
+        lambda _: target,
+        form,
+        limits or Limits(None, 1),
+        "at least once",
+        **named,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    """A results folder whose batches are never merged."""
+    found = Folder(tmp_path / "out")
+    yield found
+    found.close()
+
+
+def test_what_is_published_is_delivered_in_order_and_the_next_run_goes_on_behind_it(folder: Folder) -> None:
+    target = Taken()
+    folder.match([1, 2, -1], [], [-2], [3])
+    folder.deliver(sink_to(target))
+    assert (target.ids, target.numbers) == ([1, 2, 3], [0, 1])
+    folder.deliver(sink_to(target))
+    folder.match([4])
+    folder.deliver(sink_to(target))
+    assert (target.ids, target.numbers) == ([1, 2, 3, 4], [0, 1, 2])
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+@pytest.mark.parametrize("limits", [Limits(None, 1), Limits(2, None), Limits(1, 1), Limits(100, None)])
+def test_merged_files_are_delivered_once_and_in_order(tmp_path: Path, every: int, limits: Limits) -> None:
+    folder, target = Folder(tmp_path / "out", every), Taken()
+    wanted: list[int] = []
+    for number in range(30):
+        ids = list(range(number * 10, number * 10 + number % 4)) + [-1] * (number % 3)
+        folder.match(ids)
+        wanted += [each for each in ids if each >= 0]
+        if number % 5 == 3:
+            folder.deliver(sink_to(target, limits=limits))
+            assert target.ids == wanted
+    late = Taken()
+    folder.deliver(sink_to(target, limits=limits), sink_to(late, "late", limits=limits))
+    assert target.ids == late.ids == wanted
+    assert target.ordinals == late.ordinals
+    assert len(set(target.ordinals)) == len(wanted)
+    assert target.numbers == list(range(len(target.numbers)))
+    folder.close()
+
+
+def test_a_failed_delivery_is_repeated_with_the_same_rows_though_more_came_and_files_were_merged(
+    tmp_path: Path,
+) -> None:
+    folder, target = Folder(tmp_path / "out", 2), Taken()
+    folder.match([1, 2])
+    target.fails = [ConnectionError("away")]
+    target.blocks = threading.Event()
+    followers, _ = folder.followers(lambda: False, is_bounded=False)
+    followers.set([sink_to(target, limits=Limits(1_000, None))])
+    followers.start()
+    until(lambda: folder.layout.sinks.names() == ["taken.large"])
+    until(lambda: bool((SINK.read(folder.layout.sinks["taken.large"]) or {})["planned"]))
+    folder.match([3], [4], [5], [6])
+    target.blocks.set()
+    until(lambda: target.ids == [1, 2, 3, 4, 5, 6])
+    assert target.numbers[0] == 0
+    assert target.ordinals[:2] == ["0", "1"]
+    followers.stop()
+    kinds = [event["kind"] for event in folder.events.recent if event["kind"].startswith("sink_")]
+    assert (kinds[:2], kinds[-1]) == (["sink_began", "sink_retried"], "sink_back")
+    folder.close()
+
+
+def test_a_sink_that_fails_delays_no_other_and_its_backlog_is_told(folder: Folder) -> None:
+    failing, works = Taken(), Taken()
+    failing.fails = [ValueError("no")] * 40
+    sinks = [sink_to(failing, "failing"), sink_to(works, "works")]
+    with folder.following(*sinks) as told:
+        folder.match([1], [2], [3])
+        until(lambda: works.ids == [1, 2, 3])
+        until(lambda: told["works.large"].get("backlog") == 0)
+        assert failing.ids == []
+        failing.fails = []
+        until(lambda: failing.ids == [1, 2, 3])
+        until(lambda: told["failing.large"]["backlog"] == 0)
+
+
+def test_batches_are_gathered_for_a_while(folder: Folder) -> None:
+    target = Taken()
+    with folder.following(sink_to(target, limits=Limits(1_000, None), every_seconds=1.0)):
+        folder.match([1])
+        until(lambda: target.numbers == [0])
+        folder.match([2], [3], [4])
+        until(lambda: target.ids == [1, 2, 3, 4])
+        assert target.numbers == [0, 1]
+    folder.match([5])
+    folder.deliver(sink_to(target, limits=Limits(1_000, None), every_seconds=3_600.0))
+    folder.match([6])
+    folder.deliver(sink_to(target, limits=Limits(1, None), every_seconds=3_600.0))
+    assert target.ids == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_backlog_is_not_gathered(folder: Folder) -> None:
+    target = Taken()
+    folder.match(range(10))
+    with folder.following(sink_to(target, limits=Limits(2, None), every_seconds=3_600.0)):
+        until(lambda: target.ids == list(range(10)))
+
+
+def test_a_sink_may_begin_behind_the_last_row(folder: Folder) -> None:
+    folder.match([1], [2])
+    folder.answer([("a", 0, 1, False, False)])
+    target, windows = Taken(), Taken()
+    sinks = [
+        sink_to(target, begin="latest"),
+        sink_to(windows, "windows", WINDOWS, begin="latest"),
+    ]
+    folder.deliver(*sinks)
+    folder.match([3])
+    folder.answer([("a", 0, 2, True, False)])
+    folder.deliver(*sinks)
+    assert (target.ids, windows.ids) == ([3], [2])
+
+
+def test_every_revision_of_a_window_is_delivered(folder: Folder) -> None:
+    target = Taken()
+    folder.answer([("a", 0, 1, False, False)], [("a", 0, 2, True, False), ("b", 0, 5, False, False)])
+    folder.deliver(sink_to(target, view=WINDOWS))
+    assert target.ids == [1, 2, 5]
+    assert target.ordinals == ["3-0", "3-1", "3-2"]
+
+
+def test_fewer_rows_than_were_delivered_are_an_error(folder: Folder) -> None:
+    target = Taken()
+    folder.match([1, 2], [3])
+    folder.deliver(sink_to(target))
+    where = folder.layout.sinks["taken.large"]
+    document = SINK.read(where)
+    assert document is not None
+    document["feeds"][0]["place"] = {"batch": 0, "base": 2, "rows": 9}
+    SINK.replace(where, document)
+    followers, _ = folder.followers(lambda: True)
+    followers.set([sink_to(target)])
+    followers.start()
+    assert followers.join(None)
+    (failed,) = followers.failed
+    assert "a sink was given 9" in failed["told"]
