@@ -686,3 +686,26 @@ def test_a_query_that_cannot_be_in_time_takes_little_from_the_others(share: floa
     assert policy.standing("never").outcomes.missed > 3, "it is measured now and then"
     if not least:
         assert released < 35
+
+
+def test_what_a_job_takes_beside_its_orders_does_not_keep_them_apart() -> None:
+    """Each took 0.5 s alone, all but 0.02 s of it the job's."""
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    names = [f"v{number}" for number in range(8)]
+    for name in names:
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 5.0, incremental=False)))
+    for number in range(2):
+        for name in names:
+            policy.handle(InstanceCreated(name, 0, number, clock[0], WindowSpan(0, 1)))
+        lots = []
+        while orders := policy.handle(ProcessorsIdle(1, 0.25)):
+            lots.append(len(orders))
+            clock[0] += 0.5
+            for each in orders:
+                assert isinstance(each, StartOrder)
+                shared = 0.48 / len(orders)
+                policy.handle(
+                    OrderEnded(each.stream, 0, number, 0.02 + shared, 0.0, 0.0, each.work, False, shared)
+                )
+        assert lots == ([1] * 8 if number == 0 else [8])

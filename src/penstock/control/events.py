@@ -204,6 +204,7 @@ class OrderEnded:
         removing_seconds: of these, for the expired ones.
         work: what it was worked out from; None: what the order said.
         is_carried: whether later instances can be worked out from it.
+        beside_seconds: of `seconds`, its share of what orders of one lot share: their job, their publication.
     """
 
     stream: str
@@ -214,6 +215,7 @@ class OrderEnded:
     removing_seconds: float
     work: WindowWork | None = None
     is_carried: bool = True
+    beside_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +258,7 @@ class ProcessorsIdle:
 
     Attributes:
         processors: how many orders can be started at once.
-        together_seconds: on each, orders may run behind each other as long as they are predicted to take no longer than that together; 0: one.
+        together_seconds: on each, orders may run behind each other as long as they themselves are predicted to take no longer than that; 0: one.
     """
 
     processors: int

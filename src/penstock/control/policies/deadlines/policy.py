@@ -68,17 +68,20 @@ class _Lot:
         number: tells lots apart.
         end: when they are predicted to end, by the clock.
         until: no further order may end later.
+        own: what they take themselves, seconds.
         orders: how many there are.
     """
 
     number: int
     end: float
     until: float = inf
+    own: float = 0.0
     orders: int = 0
 
-    def add(self, order: Order, now: float) -> None:
-        """An order runs behind those that are there."""
-        self.end += order.predicted
+    def add(self, order: Order, own: float, now: float) -> None:
+        """An order runs behind those that are there: the first brings what the lot takes beside its orders."""
+        self.end += own if self.orders else order.predicted
+        self.own += own
         self.until = min(self.until, now + _OF_TIME_LEFT * (order.instance.deadline - now))
         self.orders += 1
 
@@ -211,6 +214,7 @@ class DeadlinePolicy:
             rest = event.seconds - event.adding_seconds - event.removing_seconds
             parts = (event.adding_seconds, event.removing_seconds, rest)
             query.predictor.measured(now, event.work or order.work, order.predicted, parts)
+            query.beside = event.beside_seconds
             query.processed = order.instance.span if event.is_carried else None
             if not order.firm:
                 query.catching_up = event.seconds < CATCHES_UP * query.late_seconds
@@ -250,7 +254,7 @@ class DeadlinePolicy:
             yield self._start(choice.run, choice, lot)
             order = choice.run.running
             assert order is not None, "it was begun"
-            lot.add(order, now)
+            lot.add(order, choice.run.own(order.predicted), now)
             # on one whose cost is not known yet nothing may depend
             if not order.firm or not order.predicted or not event.together_seconds:
                 filling.remove(lot)
@@ -263,8 +267,9 @@ class DeadlinePolicy:
         passed_over = next((count for backlog, count, _ in choice.shed if backlog is query), 0)
         instance = query.instances[passed_over]
         seconds = query.predict(instance.span, query.base)[0]
-        until = min(lot.until, now + most, now + _OF_TIME_LEFT * (instance.deadline - now))
-        return seconds > 0 and lot.end + seconds <= until + _ROUNDING
+        own = query.own(seconds)
+        until = min(lot.until, now + _OF_TIME_LEFT * (instance.deadline - now))
+        return seconds > 0 and lot.own + own <= most + _ROUNDING and lot.end + own <= until + _ROUNDING
 
     def _busy(self, now: float, filling: Sequence[_Lot]) -> list[float]:
         """When each lot of running orders is predicted to end, but for those that are being filled."""

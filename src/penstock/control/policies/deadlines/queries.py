@@ -68,6 +68,8 @@ class QueryState:
     catching_up: bool = False
     #: what the last order took that was not firm, if none was firm since
     late_seconds: float = inf
+    #: what the last order took that orders of one lot share
+    beside: float = 0.0
 
     @property
     def base(self) -> WindowSpan | None:
@@ -94,6 +96,10 @@ class QueryState:
 
     def expected(self, due: float, now: float) -> Sequence[Instance]:
         return self.forecast.until(due, now)
+
+    def own(self, seconds: float) -> float:
+        """What an order of so many seconds takes itself, and not the job that it shares with others, by the newest order."""
+        return max(0.0, seconds - self.beside)
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""

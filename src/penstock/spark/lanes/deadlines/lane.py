@@ -127,6 +127,7 @@ class DeadlineLane(Lane):
         )
         self._jobs = running, beside
         held.callback(self._close_jobs)
+        running.warm()
         late = self._owing(beside, orders, views, resumed)
         schedule = Schedule(
             self.name,

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.lanes.cells import CellJobs
+from penstock.spark.lanes.cells import CellJobs, give_way
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport, OrderTask
 from penstock.spark.publication.staged import WrittenFile
@@ -139,6 +139,10 @@ class RunningOrders:
         """When the first one is to be cancelled, seconds since the epoch; None where none runs."""
         return min((each.until + _GRACE for each in self._running), default=None)
 
+    def warm(self) -> None:
+        """Starts the workers of orders, which are others than the ingest's: the first window does not wait for them."""
+        CellJobs(self._spark, self._name, niceness=_NICENESS).run(_warm, range(self._most))
+
     def start(self, orders: Sequence[RunningOrder]) -> Lot:
         """Begins a lot of orders, in a thread of its own."""
         lot = Lot(orders, CellJobs(self._spark, self._name, niceness=_NICENESS))
@@ -199,6 +203,10 @@ class RunningOrders:
             except BaseException as error:
                 found.append(_failed(order, None if lot.is_cancelled else error, time.time() - began))
         return found
+
+
+def _warm(_: int) -> None:
+    give_way()
 
 
 def _ended(orders: Sequence[RunningOrder], worked: Sequence[Worked], took: float) -> list[EndedOrder]:

@@ -208,9 +208,12 @@ class Schedule:
                 "states_not_carried", lane=self._lane, view=view.name, reason=report.uncarried
             )
         # with what it waited for the lane, and what its publication will take
-        whole = ended.seconds + max(0.0, decisions.now - ended.ended) / ended.together
+        waited = max(0.0, decisions.now - ended.ended) / ended.together
+        whole, beside = ended.seconds + waited, ended.seconds - report.seconds + waited
         parts = report.adding_seconds, report.removing_seconds
-        decisions.handle(OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried))
+        decisions.handle(
+            OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried, beside)
+        )
         if decisions.now > instance.deadline:
             return MISSED, f"it was finished {decisions.now - instance.deadline:.3f} s after its deadline"
         return RELEASED, None
