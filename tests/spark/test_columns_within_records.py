@@ -240,3 +240,25 @@ def test_debezium_needs_columns(spark: SparkSession, tmp_path: Path) -> None:
         Engine(spark).execute(
             f"CREATE TABLE t USING json OPTIONS (path '{tmp_path}', format 'debezium-json');"
         )
+
+
+def test_fields_of_reserved_names_are_read_under_other_names(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"penstock_batch": 3, "_corrupt_record": "{", "op": "d"}\n')
+    with pytest.raises(
+        SqlError, match=r"rename it, in JSON, Avro and Protobuf with PATH '\$\.penstock_batch'"
+    ):
+        Engine(spark).execute(
+            f"CREATE TABLE t (penstock_batch INT) USING json OPTIONS (path '{tmp_path / 'in'}');"
+        )
+    engine = Engine(spark).execute(
+        "CREATE TABLE t (batch INT PATH '$.penstock_batch', bad STRING PATH '$._corrupt_record', op STRING) "
+        f"USING json OPTIONS (path '{tmp_path / 'in'}');"
+        "CREATE VIEW every AS SELECT batch, bad, op FROM t WHERE op = 'd';"
+    )
+    handed: list[tuple[object, ...]] = []
+    engine.sink(
+        "every", lambda frame, _: handed.extend(map(tuple, frame.select("batch", "bad", "op").collect()))
+    )
+    assert rows(ended(engine, tmp_path / "out").results("every")) == Counter([(3, "{", "d")])
+    assert handed == [(3, "{", "d")]

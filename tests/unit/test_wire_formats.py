@@ -20,6 +20,7 @@ from penstock.operators.wire.avro_programs import AvroSchema, AvroSchemaError
 from penstock.operators.wire.protobuf_programs import ProtobufFiles, ProtobufSchemaError
 from penstock.operators.wire.readers import AVRO, PROTOBUF, AvroReader, ProtobufReader, WantedColumn, misfit
 from penstock.operators.wire.value_decoder import Decoded, UnknownSchemaError, ValueDecoder
+from penstock.spark.tasks.value_formats import ValueFormat
 
 UTC_US = pa.timestamp("us", "UTC")
 ORDER = {
@@ -431,3 +432,34 @@ def test_files_of_types_are_checked() -> None:
         ProtobufSchemaError, match=r"message Nothing does not exist; messages: shop\.Other, shop\.Order"
     ):
         ProtobufFiles([_proto()]).message("Nothing")
+
+
+@pytest.mark.parametrize(
+    ("message", "path", "reason"),
+    [
+        (None, b"\x02\x02", None),
+        ("Order", b"\x02\x02", None),
+        (
+            "shop.Order",
+            b"\0",
+            "malformed Protobuf: schema 4: the value is a shop.Other, and schema.message is shop.Order",
+        ),
+    ],
+)
+def test_a_value_of_another_message_is_set_aside(
+    message: str | None, path: bytes, reason: str | None
+) -> None:
+    files = descriptor_pb2.FileDescriptorSet(file=[_timestamps(), _wrappers(), _proto()]).SerializeToString()
+    form = ValueFormat(PROTOBUF, schema=files, message=message)
+    decoder = form.decoder([WantedColumn("f_int32", pa.int32(), ("f_int32",))], 1_000)
+    found = decoder.decode(pa.array([_framed(4, path + b"\x08\x05")], pa.binary()))
+    assert found.reasons == ([] if reason is None else [reason])
+    assert found.tuples.to_pylist() == ([{"f_int32": 5}] if reason is None else [])
+
+
+def _timestamps() -> descriptor_pb2.FileDescriptorProto:
+    return descriptor_pb2.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+
+
+def _wrappers() -> descriptor_pb2.FileDescriptorProto:
+    return descriptor_pb2.FileDescriptorProto.FromString(wrappers_pb2.DESCRIPTOR.serialized_pb)

@@ -71,17 +71,19 @@ def read_avro(
                 fault = FINE if place == end else IS_LONGER
                 break
             if kind in (LONG, BYTES, UNION, ENUM, BLOCKS):
+                # most numbers have one byte
                 number = np.uint64(0)
                 shift = np.uint64(0)
-                is_ended = False
-                while place < end and shift < np.uint64(70):
+                is_ended = place < end and data[place] < 128
+                if is_ended:
+                    number = np.uint64(data[place])
+                    place += 1
+                while not is_ended and place < end and shift < np.uint64(70):
                     byte = np.uint64(data[place])
                     place += 1
                     number |= (byte & np.uint64(127)) << shift
                     shift += np.uint64(7)
-                    if byte < np.uint64(128):
-                        is_ended = True
-                        break
+                    is_ended = byte < np.uint64(128)
                 if not is_ended:
                     fault = ENDS_EARLY if place >= end else NO_NUMBER
                     break

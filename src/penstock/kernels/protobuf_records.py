@@ -60,10 +60,15 @@ def read_protobuf(
                 message = outer_messages[level]
                 next_field = firsts[message]
                 continue
-            tag, place = _varint(data, place, end)
-            if place < 0:
-                fault = ENDS_EARLY if place == -1 else NO_NUMBER
-                break
+            # most numbers have one byte
+            if data[place] < 128:
+                tag = np.uint64(data[place])
+                place += 1
+            else:
+                tag, place = _varint(data, place, end)
+                if place < 0:
+                    fault = ENDS_EARLY if place == -1 else NO_NUMBER
+                    break
             number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
             if number < 1 or number > 536_870_911:
                 fault = NO_FIELD
@@ -83,7 +88,11 @@ def read_protobuf(
             encoding = fields[found, 1] if found >= 0 else -1
             slot = fields[found, 2] if found >= 0 else -1
             if wire == _VARINT:
-                value, place = _varint(data, place, end)
+                if place < end and data[place] < 128:
+                    value = np.uint64(data[place])
+                    place += 1
+                else:
+                    value, place = _varint(data, place, end)
                 if place < 0:
                     fault = ENDS_EARLY if place == -1 else NO_NUMBER
                     break
@@ -106,7 +115,11 @@ def read_protobuf(
                     has_value[slot, row] = True
                 place += size
             elif wire == _LEN:
-                length, place = _varint(data, place, end)
+                if place < end and data[place] < 128:
+                    length = np.uint64(data[place])
+                    place += 1
+                else:
+                    length, place = _varint(data, place, end)
                 if place < 0 or length > np.uint64(end - place):
                     fault = NO_NUMBER if place == -2 else ENDS_EARLY
                     break

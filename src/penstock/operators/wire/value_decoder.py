@@ -16,6 +16,8 @@ from penstock.plan.spark_types import spark_name
 
 #: bits of one number of a message's path, see `frames`
 _PATH_BITS = 15
+#: kinds of fields whose text may be no UTF-8
+_TEXTS = ("string", "bytes")
 
 
 class UnknownSchemaError(Exception):
@@ -128,10 +130,14 @@ class ValueDecoder:
                 continue
             own = as_column(wire, column.type, each)
             beyond = lost(own, each)
-            if pa.types.is_string(column.type) and (fits := texts_valid(own)) is not None:
+            if (
+                wire.kind in _TEXTS
+                and pa.types.is_string(column.type)
+                and (fits := texts_valid(own)) is not None
+            ):
                 reasons.put(rows[~fits], "not UTF-8")
                 is_good &= fits
-            if beyond.any():
+            if beyond is not None:
                 reasons.put(rows[beyond], f"{self._malformed}: {column.name} is no {spark_name(column.type)}")
                 is_good &= ~beyond
             columns.append(own)

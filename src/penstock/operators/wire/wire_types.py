@@ -31,6 +31,8 @@ _COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "local moment": (_LOCAL, pa.int64()),
 }
 _THOUSAND = 1_000
+#: symbols of an enum that are looked up by their number
+_MOST_SYMBOLS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def as_column(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
 
     Text is not looked at: `pa.Array.validate(full=True)` says whether it is UTF-8.
     """
-    missing = ~found.has_value
+    missing = None if found.has_value.all() else ~found.has_value
     if wire.kind in ("string", "bytes", "fixed") or (wire.kind == "decimal" and pa.types.is_binary(column)):
         return _bytes(column, found)
     if wire.kind == "decimal":
@@ -105,7 +107,7 @@ def as_column(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
     # a number of 32 bits may stand in more or in fewer of them
     numbers = found.values.astype(np.int32).astype(np.int64) if wire.kind == "int" else found.values
     if wire.kind == "unsigned":
-        missing = missing | (numbers < 0)
+        missing = _either(missing, numbers < 0)
     if wire.kind in ("moment", "local moment") and pa.types.is_timestamp(column):
         numbers, missing = _microseconds(numbers, wire.per_second, missing)
     if wire.kind == "boolean":
@@ -119,12 +121,20 @@ def as_column(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
 
 
 def _microseconds(
-    numbers: npt.NDArray[np.int64], per_second: int, missing: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    numbers: npt.NDArray[np.int64], per_second: int, missing: npt.NDArray[np.bool_] | None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
     if per_second == _THOUSAND:
         is_far = np.abs(numbers) > (2**63 - 1) // _THOUSAND
-        return np.where(is_far, 0, numbers) * _THOUSAND, missing | is_far
+        return np.where(is_far, 0, numbers) * _THOUSAND, _either(missing, is_far)
     return numbers // _THOUSAND if per_second == _THOUSAND**3 else numbers, missing
+
+
+def _either(
+    missing: npt.NDArray[np.bool_] | None, others: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_] | None:
+    if not others.any():
+        return missing
+    return others if missing is None else missing | others
 
 
 def _bytes(column: pa.DataType, found: Found) -> pa.Array:
@@ -149,9 +159,20 @@ def _decimals(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
 
 def _symbols(symbols: Sequence[tuple[int, str]], found: Found) -> pa.Array:
     names = dict(symbols)
-    numbers, codes = np.unique(found.values, return_inverse=True)
-    texts = pa.array([names.get(int(each), str(each)) for each in numbers], pa.string())
-    return texts.take(pa.array(codes.astype(np.int64).reshape(-1), mask=~found.has_value))
+    most = max(names, default=0)
+    if min(names, default=0) >= 0 and most < _MOST_SYMBOLS and _within(found.values, most):
+        texts, codes = [names.get(each, str(each)) for each in range(most + 1)], found.values
+    else:
+        numbers, codes = np.unique(found.values, return_inverse=True)
+        texts, codes = [names.get(int(each), str(each)) for each in numbers], codes.reshape(-1)
+    indices = pa.array(codes.astype(np.int32), mask=None if found.has_value.all() else ~found.has_value)
+    return pa.DictionaryArray.from_arrays(
+        indices, pa.array(texts, pa.string()), safe=False
+    ).dictionary_decode()
+
+
+def _within(numbers: npt.NDArray[np.int64], most: int) -> bool:
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() <= most)
 
 
 def _bitmap(has_value: npt.NDArray[np.bool_]) -> pa.Buffer | None:
@@ -176,7 +197,9 @@ def _is_text(value: bytes | None) -> bool:
         return False
 
 
-def lost(column: pa.Array, found: Found) -> npt.NDArray[np.bool_]:
-    """Which values were found and are beyond the column's range."""
+def lost(column: pa.Array, found: Found) -> npt.NDArray[np.bool_] | None:
+    """Which values were found and are beyond the column's range; None where all are within."""
+    if column.null_count == len(column) - np.count_nonzero(found.has_value):
+        return None
     missing: npt.NDArray[np.bool_] = pc.is_null(column).to_numpy(zero_copy_only=False)
     return found.has_value & missing

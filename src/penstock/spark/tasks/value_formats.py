@@ -43,7 +43,7 @@ class ValueFormat:
     ) -> tuple[Reader, Sequence[bool]]:
         try:
             if self.registry is None:
-                return self.reader_of_file(wanted)
+                return self.reader_of_file(wanted, path if self.is_framed else None)
             found = self.registry.by_number(number)
             if found is None:
                 raise UnknownSchemaError(f"the registry has no schema {number}")
@@ -51,18 +51,24 @@ class ValueFormat:
         except (AvroSchemaError, ProtobufSchemaError, ValueError) as error:
             raise UnknownSchemaError(f"schema {number}: {error}") from None
 
-    def reader_of_file(self, wanted: Sequence[WantedColumn]) -> tuple[Reader, Sequence[bool]]:
+    def reader_of_file(
+        self, wanted: Sequence[WantedColumn], path: tuple[int, ...] | None = None
+    ) -> tuple[Reader, Sequence[bool]]:
         """The reader of `schema`, and of each column whether the schema has its field.
+
+        Args:
+            wanted: the columns.
+            path: of Protobuf, where a value says that its message is in the file; None: the named or the first one.
 
         Raises:
             AvroSchemaError, ProtobufSchemaError: it is none.
         """
         if self.form == AVRO:
             return _avro(self.schema.decode(errors="replace"), wanted)
-        return _protobuf(ProtobufFiles.of_set(self.schema), self.message, (0,), wanted)
+        return _protobuf(ProtobufFiles.of_set(self.schema), self.message, path, wanted)
 
     def reader_of(
-        self, found: RegisteredSchema, wanted: Sequence[WantedColumn], path: tuple[int, ...] = (0,)
+        self, found: RegisteredSchema, wanted: Sequence[WantedColumn], path: tuple[int, ...] | None = None
     ) -> tuple[Reader, Sequence[bool]]:
         """Likewise of a schema of the registry.
 
@@ -101,8 +107,13 @@ def _avro(text: str, wanted: Sequence[WantedColumn]) -> tuple[Reader, Sequence[b
 
 
 def _protobuf(
-    files: ProtobufFiles, name: str | None, path: tuple[int, ...], wanted: Sequence[WantedColumn]
+    files: ProtobufFiles, name: str | None, path: tuple[int, ...] | None, wanted: Sequence[WantedColumn]
 ) -> tuple[Reader, Sequence[bool]]:
-    message = files.message(name, path)
+    if path is None:
+        message = files.message(name)
+    else:
+        message = files.message(None, path)
+        if name is not None and name not in (message.name, message.full_name):
+            raise ProtobufSchemaError(f"the value is a {message.full_name}, and schema.message is {name}")
     reader = ProtobufReader(message, wanted)
     return reader, [protobuf_field(message, each.path) is not None for each in wanted]
