@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import deltalake
@@ -49,8 +50,8 @@ def rows_of(first: int, number: int) -> pa.Table:
     return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
-def append(path: Path, first: int, number: int) -> None:
-    deltalake.write_deltalake(path, rows_of(first, number), mode="append", partition_by=["city", "day"])
+def append(path: Path, first: int, number: int, partitions: Sequence[str] = ("city", "day")) -> None:
+    deltalake.write_deltalake(path, rows_of(first, number), mode="append", partition_by=list(partitions))
 
 
 def ended(engine: Engine, out: Path) -> Run:
@@ -70,28 +71,37 @@ def expected(first: int, number: int) -> Counter[tuple[object, ...]]:
     )
 
 
-def test_a_stream_has_the_rows_and_what_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
-    path, out = tmp_path / "orders", tmp_path / "out"
-    append(path, 0, 40)
-    append(path, 40, 10)
+@pytest.mark.parametrize(
+    ("partitions", "place"),
+    [((), "fast path"), (("city", "day"), "slower path: only Spark adds the partition columns")],
+)
+def test_a_stream_has_the_rows_and_what_is_appended_once(
+    spark: SparkSession, tmp_path: Path, partitions: Sequence[str], place: str
+) -> None:
+    path, out = tmp_path / "orders of a day", tmp_path / "out"
+    append(path, 0, 40, partitions)
+    append(path, 40, 10, partitions)
     script = STREAM.format(path=path, more=", event_time 'at'") + VIEW
     script += "CREATE VIEW busy AS SELECT window(at, '1 minute') AS w, ok, count(*) AS n FROM orders GROUP BY w, ok;"
     engine = Engine(spark, shards=2).execute(script)
-    assert "slower path: the rows of Delta tables" in engine.explain()
+    assert place in engine.explain()
     assert rows(ended(engine, out).results("seen")) == expected(0, 50)
-    append(path, 50, 7)
+    append(path, 50, 7, partitions)
     deltalake.DeltaTable(path).optimize.compact()
-    append(path, 57, 3)
+    append(path, 57, 3, partitions)
     run = ended(Engine(spark, shards=2).execute(script), out)
     assert rows(run.results("seen")) == expected(0, 60)
     assert run.status().streams["orders"].tuples == 10
 
 
-def test_columns_are_those_that_are_declared_or_added(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partitions", [[], ["city", "day"]])
+def test_columns_are_those_that_are_declared_or_added(
+    spark: SparkSession, tmp_path: Path, partitions: list[str]
+) -> None:
     path = tmp_path / "orders"
-    append(path, 0, 5)
+    append(path, 0, 5, partitions)
     wide = rows_of(5, 5).append_column("note", pa.array(["n"] * 5))
-    deltalake.write_deltalake(path, wide, mode="append", schema_mode="merge", partition_by=["city", "day"])
+    deltalake.write_deltalake(path, wide, mode="append", schema_mode="merge", partition_by=partitions)
     engine = Engine(spark).execute(
         f"CREATE TABLE orders (note STRING, id BIGINT, day DATE) USING delta OPTIONS (path '{path}');"
         "CREATE VIEW seen AS SELECT id, note, day FROM orders WHERE id > 3;"

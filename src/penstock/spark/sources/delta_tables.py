@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConnectionFailedError, SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.spark.sources.parquet_source import ParquetSource
 from penstock.spark.sources.patterns import absolute
 from penstock.spark.sources.providers import StreamTable
 from penstock.spark.sources.source import DataFrameSource
+from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.delta_log import DeltaLog
-from penstock.spark.tasks.delta_source import AFTER, FROM_ALL, NAME, PATH, SKIPS, TASKS, VERSION, DeltaSource
+from penstock.spark.tasks.delta_source import (
+    AFTER,
+    FROM_ALL,
+    NAME,
+    PATH,
+    PATHS,
+    SKIPS,
+    TASKS,
+    VERSION,
+    DeltaSource,
+)
 from penstock.sql.script.statements import CreateTable
 
 DELTA = "delta"
@@ -31,7 +43,27 @@ _TASKS_A_CORE = 4
 _READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "inCommitTimestamp"})
 
 
-def open_delta(spark: SparkSession, opened: StreamTable) -> DataFrameSource:
+@dataclass(frozen=True, slots=True)
+class DeltaScan(ParquetSource):
+    """A Delta table without partitions, whose files are read in the scan.
+
+    Attributes:
+        settings: options of the data source.
+    """
+
+    settings: Mapping[str, str] = field(kw_only=True)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """One row a new file: its path."""
+        reader = spark.readStream.format(NAME).schema("path STRING")
+        return reader.options(**{**self.settings, PATHS: "true"}).load()
+
+    def again(self, spark: SparkSession, past: Past) -> Iterable[DataFrame]:  # noqa: ARG002 - the versions may be gone
+        """What was read before is not read again."""
+        raise CannotReadAgainError("Penstock reads the versions of a Delta table once")
+
+
+def open_delta(spark: SparkSession, opened: StreamTable) -> DataFrameSource | DeltaScan:
     """Opens the stream of a Delta table.
 
     Args:
@@ -44,18 +76,22 @@ def open_delta(spark: SparkSession, opened: StreamTable) -> DataFrameSource:
         UnknownNameError, SqlError: a column or an option does not fit.
     """
     table, options = opened.statement, opened.options
-    path, schema = _opened(table, options, opened.columns)
+    path, schema, is_partitioned = _opened(table, options, opened.columns)
     skips = options.get(_SKIPS, "false").lower()
     if skips not in ("true", "false"):
         message = f"table {table.name}: skip_change_commits is '{skips}'. Write 'true' or 'false'."
         raise SqlError(message, *table.at("skip_change_commits"))
-    settings = {PATH: path, AFTER: str(_after(table, path, options)), SKIPS: skips, **_tasks(spark)}
+    after = str(_after(table, path, options))
+    settings = {PATH: path, AFTER: after, SKIPS: skips, PATHS: "false", **_tasks(spark)}
     spark.dataSource.register(DeltaSource)
+    if not is_partitioned and opened.arrival is None:
+        in_scan = opened.settings.map_in_scan
+        return DeltaScan(schema, opened.event_time, path, {}, in_scan, settings=settings)
     return DataFrameSource(
         schema,
         opened.event_time,
         lambda session: session.readStream.format(NAME).schema(schema).options(**settings).load(),
-        "the rows of Delta tables reach Spark before the rules run",
+        "only Spark adds the partition columns of Delta tables",
     )
 
 
@@ -101,13 +137,14 @@ def delta_files(table: CreateTable, options: Mapping[str, str], declared: Struct
                 f"table {table.name}: {option} is an option of streams, but the table is static. Remove it."
             )
             raise SqlError(message, *table.at(option))
-    return DeltaFiles(*_opened(table, options, declared))
+    path, schema, _ = _opened(table, options, declared)
+    return DeltaFiles(path, schema)
 
 
 def _opened(
     table: CreateTable, options: Mapping[str, str], declared: StructType | None
-) -> tuple[str, StructType]:
-    """The table's folder and the columns that are read."""
+) -> tuple[str, StructType, bool]:
+    """The table's folder, the columns that are read, and whether the table has partitions."""
     known = {name.replace("_", "") for name in DELTA_OPTIONS}
     odd = next(
         (
@@ -133,7 +170,8 @@ def _opened(
         )
     found = _delta_table(table, path)
     whole = StructType.fromJson(json.loads(found.schema().to_json()))
-    return path, whole if declared is None else _chosen(table, whole, declared)
+    chosen = whole if declared is None else _chosen(table, whole, declared)
+    return path, chosen, bool(found.metadata().partition_columns)
 
 
 def _delta_table(table: CreateTable, path: str) -> Any:
@@ -160,18 +198,19 @@ def _delta_table(table: CreateTable, path: str) -> Any:
 
 def _chosen(table: CreateTable, whole: StructType, declared: StructType) -> StructType:
     names = whole.fieldNames()
-    for field in declared:
-        if field.name not in names:
+    for column in declared:
+        if column.name not in names:
             raise UnknownNameError(
-                f"table {table.name}: the Delta table has no column {field.name}{meant(field.name, names)} Columns: {', '.join(names)}",
-                *table.at(field.name),
+                f"table {table.name}: the Delta table has no column {column.name}{meant(column.name, names)} Columns: "
+                f"{', '.join(names)}",
+                *table.at(column.name),
             )
-        own = whole[field.name].dataType
-        if own != field.dataType:
+        own = whole[column.name].dataType
+        if own != column.dataType:
             raise SqlError(
-                f"table {table.name}: column {field.name} is {own.simpleString()} in the Delta table, not "
-                f"{field.dataType.simpleString()}. Declare it {own.simpleString().upper()}.",
-                *table.at(field.name),
+                f"table {table.name}: column {column.name} is {own.simpleString()} in the Delta table, not "
+                f"{column.dataType.simpleString()}. Declare it {own.simpleString().upper()}.",
+                *table.at(column.name),
             )
     return declared
 

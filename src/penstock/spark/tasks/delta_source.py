@@ -15,8 +15,8 @@ from penstock.spark.tasks.delta_log import DataFile, DeltaLog, read_file
 
 NAME = "penstock_delta"
 #: options: the folder; the most tasks; the version before the stream's first one, FROM_ALL for all rows that exist; whether changes are
-#: passed over; the version of a table at rest
-PATH, TASKS, AFTER, SKIPS, VERSION = "path", "tasks", "after", "skips", "version"
+#: passed over; whether a stream gives the files' paths instead of their rows; the version of a table at rest
+PATH, TASKS, AFTER, SKIPS, PATHS, VERSION = "path", "tasks", "after", "skips", "paths", "version"
 FROM_ALL = -2
 _VERSION = "version"
 
@@ -49,6 +49,8 @@ class DeltaSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Reads what is there and what is appended."""
         log = DeltaLog(self.options[PATH], self.options[SKIPS] == "true")
+        if self.options[PATHS] == "true":
+            return _PathReader(log, int(self.options[AFTER]), schema, 1)
         return _StreamReader(log, int(self.options[AFTER]), schema, int(self.options[TASKS]))
 
 
@@ -85,6 +87,12 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from _rows(partition, self._schema)
+
+
+class _PathReader(_StreamReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Part), "planned here"
+        yield pa.record_batch({"path": [f"file:{each.path}" for each in partition.files]})
 
 
 def _parts(files: Sequence[DataFile], tasks: int) -> list[InputPartition]:
