@@ -19,7 +19,7 @@ from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.option_paths import FILE_SOURCES
 from penstock.spark.sources.patterns import absolute, is_pattern
-from penstock.spark.sources.tables import StoredTuples, stored_tuples
+from penstock.spark.sources.stored_tuples import StoredTuples, stored_tuples
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 

@@ -21,7 +21,7 @@ from penstock.spark.provenance.verdicts import Answer
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.sources.file_frames import TOLERANT, with_corrupt
 from penstock.spark.sources.kafka_source import decode_json
-from penstock.spark.sources.tables import StoredTuples
+from penstock.spark.sources.stored_tuples import StoredTuples
 from penstock.spark.tasks.dataframe_stage import CORRUPT, REASON
 
 #: formats whose records are JSON

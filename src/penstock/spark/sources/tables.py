@@ -20,7 +20,6 @@ from penstock.errors import (
     UnsupportedError,
     meant,
 )
-from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
@@ -78,9 +77,9 @@ _TYPES = (
 )
 
 #: options of a replay beyond the stored table's own
-_REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
+REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
-_STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
+STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
 #: options that count something
 _NUMBERS = (
     "maxfilespertrigger",
@@ -166,12 +165,17 @@ def _timed(spark: SparkSession, table: CreateTable, source: TimedSource, written
     """A source with its event time as a TIMESTAMP, where an option says how it is stored."""
     if written is None or source.event_time is None:
         return source
-    return source.timed(_times(spark, table, source.schema, source.event_time, written))
+    return source.timed(event_times_of(spark, table, source.schema, source.event_time, written))
 
 
-def _times(
+def event_times_of(
     spark: SparkSession, table: CreateTable, stored: StructType, event_time: str, written: str
 ) -> StoredTimes:
+    """How the event time of a table is stored.
+
+    Raises:
+        UnknownNameError, SqlError: as `stored_times`, with the place in the statement.
+    """
     try:
         return stored_times(spark, table.name, stored, event_time, written)
     except UnknownNameError as error:
@@ -194,7 +198,7 @@ def open_files_at_rest(
     declared = declared_columns(table)
     fields = stored_fields(table, declared, options, records_kind(table, options))
     options = without_format(table, options)
-    streaming = [name for name in table.options if plain_option(name) in _STREAMING_OPTIONS]
+    streaming = [name for name in table.options if plain_option(name) in STREAMING_OPTIONS]
     if streaming:
         raise SqlError(
             f"table {table.name}: {streaming[0]} is an option of streams, but the table is static. Remove it.",
@@ -203,73 +207,7 @@ def open_files_at_rest(
     path = _path(spark, table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
     schema = declared if fields is None else fields.stored
-    return path, schema or _inferred(table, path, reader), options, fields
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTuples:
-    """How tuples of a stream's table are stored.
-
-    Attributes:
-        kind: the format, or the name of a source that is none of files.
-        path: of files; None: the table is none of files.
-        schema: the records as they are stored.
-        options: the reader's.
-        times: how the event time is stored; None: as a timestamp.
-        arrival: column that Penstock adds, or None.
-        fields: how the columns are taken from the records; None: each has a field of its name.
-    """
-
-    kind: str
-    path: str | None
-    schema: StructType
-    options: Mapping[str, str]
-    times: StoredTimes | None = None
-    arrival: str | None = None
-    fields: StoredFields | None = None
-
-    def seen(self, frame: DataFrame) -> DataFrame:
-        """A frame of stored records with the columns as queries see them."""
-        flat = frame if self.fields is None else self.fields.of(frame)
-        return flat if self.times is None else self.times.of(flat)
-
-    @property
-    def form(self) -> RecordForm:
-        """Of its records."""
-        return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
-
-
-def stored_tuples(spark: SparkSession, table: CreateTable, schema: StructType) -> StoredTuples:
-    """How tuples of a stream's table that was opened are stored.
-
-    Args:
-        spark: the session.
-        table: the statement.
-        schema: the stream's columns as queries see them.
-    """
-    options = {plain_option(name): value for name, value in table.options.items()}
-    event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
-    written, kind = options.pop("eventtimeformat", None), table.source.lower()
-    declared = declared_columns(table)
-    fields = stored_fields(table, declared, options, records_kind(table, options))
-    path = options.pop("path", None)
-    if kind == "replay":
-        kind = options.get("format", "parquet")
-        options = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
-    elif kind not in FILE_SOURCES:
-        options = {}
-    options = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
-    if kind == "json":
-        options = without_format(table, options)
-    stored = StructType([field for field in schema if field.name != arrival])
-    times = None
-    if written is not None and event_time is not None:
-        reader = spark.read.format(kind).options(**options)
-        stored = declared or _inferred(table, str(path), reader)
-        times = _times(spark, table, stored, event_time, written)
-    return StoredTuples(
-        kind, path, stored if fields is None else fields.stored, options, times, arrival, fields
-    )
+    return path, schema or inferred_columns(table, path, reader), options, fields
 
 
 def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
@@ -317,9 +255,9 @@ def _open_files(spark: SparkSession, opened: StreamTable) -> Source:
     kind, options, in_scan = table.source, without_format(table, opened.options), opened.arrival is None
     written = options.get("path", "")
     path = _path(spark, table, options)
-    at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
+    at_rest = {name: value for name, value in options.items() if name not in STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema, fields = opened.stored or _inferred(table, path, reading), opened.fields
+    schema, fields = opened.stored or inferred_columns(table, path, reading), opened.fields
     options.setdefault("maxfileage", _ANY_AGE)
     if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(written)):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
@@ -358,7 +296,7 @@ def _open_files(spark: SparkSession, opened: StreamTable) -> Source:
     )
 
 
-def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructType:
+def inferred_columns(table: CreateTable, path: str, reader: DataFrameReader) -> StructType:
     """The columns of files, of a table that declares none.
 
     Raises:
@@ -401,7 +339,7 @@ def _open_rate(spark: SparkSession, opened: StreamTable) -> Source:
 def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
     table, options = opened.statement, opened.options
     event_time, written = opened.event_time, opened.event_time_format
-    source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
+    source = {name: value for name, value in options.items() if name not in REPLAY_OPTIONS}
     path = _path(spark, table, dict(options))
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
@@ -409,7 +347,7 @@ def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
             f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column with the arrival time."
         )
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    schema = opened.stored or _inferred(table, path, reader)
+    schema = opened.stored or inferred_columns(table, path, reader)
     stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
     if opened.fields is not None:
         stored = opened.fields.of(stored)
@@ -420,7 +358,7 @@ def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
             *table.at("arrival_time"),
         )
     if written is not None and event_time is not None:
-        stored = _times(spark, table, stored.schema, event_time, written).of(stored)
+        stored = event_times_of(spark, table, stored.schema, event_time, written).of(stored)
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(
