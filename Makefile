@@ -21,7 +21,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-declaring bench-text bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -80,6 +80,9 @@ bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming ag
 
 bench-shared-windows: java $(INSTALLED) ## 1, 50 and 500 window views that differ in WHERE alone: share of one view's rate, processor time by part
 	$(BIN)/python benchmarks/shared_windows.py
+
+bench-formats: java $(INSTALLED) format-jars ## Avro and Protobuf values decoded by workers beside Spark's from_avro and from_protobuf
+	$(BIN)/python benchmarks/formats_spark.py
 
 bench-page: java $(INSTALLED) ## the page beside a run of 100,000 rules and 500 window views: share of the rate, first paint, memory of a browser
 	$(BIN)/python benchmarks/page.py
@@ -150,6 +153,9 @@ kafka-jars: java
 
 s3-jars: java ## fetch Hadoop's file system of S3 (13 MB), so that Spark need not
 	@scripts/s3/fetch.sh $(CACHE) || echo "Without these jars the tests of Spark on S3 are skipped."
+
+format-jars: java ## fetch Spark's own readers of Avro and Protobuf, for a benchmark
+	@scripts/formats/fetch.sh $(CACHE) || echo "What cannot be fetched is not measured."
 
 axe: ## fetch axe-core, with which the page's tests look for barriers
 	@mkdir -p $(CACHE)/axe

@@ -31,7 +31,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.ingest import backfill
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
-from penstock.spark.sources import kafka_source
+from penstock.spark.sources import kafka_tables
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.trigger import Trigger
@@ -212,7 +212,7 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
 def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
     spark: SparkSession, tmp_path: Path, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_source, "_PORTION_RECORDS", 300)
+    monkeypatch.setattr(kafka_tables, "_PORTION_RECORDS", 300)
     out, topic = tmp_path / "out", "backfilled"
     kafka.create_topic(topic, 2)
     sent: list[str] = []

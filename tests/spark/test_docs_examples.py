@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from doc_examples import Block, Player, blocks
+from penstock_lab.servers.schema_registry import SchemaRegistryServer
 
 pytestmark = pytest.mark.spark
 
@@ -22,6 +23,10 @@ PAGES = [
 KAFKA = "<!-- Kafka -->"
 #: where the pages have their broker
 BROKER = "127.0.0.1:9092"
+#: and their schema registry, which has the values of each topic
+REGISTRY = "http://127.0.0.1:8081"
+ORDER = """{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string"},
+  {"name": "buyer", "type": {"type": "record", "name": "Buyer", "fields": [{"name": "name", "type": "string"}]}}]}"""
 #: commands that want a clone or a cluster
 _ELSEWHERE = re.compile(r"^(make (?!kafka )|pip |penstock .*(spark://|examples/))", re.MULTILINE)
 
@@ -53,7 +58,10 @@ def test_examples_with_kafka_run(
             broker.create_topic(topic)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    Player(_make_folders).play(_of_a_user(text.replace(BROKER, broker.address)))
+    with SchemaRegistryServer() as registry:
+        registry.register("orders-in-value", ORDER)
+        text = text.replace(BROKER, broker.address).replace(REGISTRY, registry.url)
+        Player(_make_folders).play(_of_a_user(text))
 
 
 def _of_a_user(text: str) -> list[Block]:

@@ -31,6 +31,7 @@ ROOMS = {
         "joins",
         "deadlines",
         "ingest",
+        "wire",
     ),
     "spark": (
         "storage",
@@ -179,6 +180,7 @@ PICKLING = {
     "spark/tasks/json_files.py",
     "spark/tasks/json_stage.py",
     "spark/tasks/scan_stage.py",
+    "spark/tasks/value_stage.py",
     "spark/tasks/worker.py",
 }
 

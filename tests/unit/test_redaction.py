@@ -26,6 +26,7 @@ JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required userna
         f"subscribe 't' kafka.ssl.key.password '{MARKER}'",
         f"'subscribe' 't' 'api_token' \"{MARKER}\"",
         f"password {MARKER}, subscribe 't'",
+        f"schema.registry.basic.auth.user.info 'reader:{MARKER}', subscribe 't'",
         f"-- it's here\n password '{MARKER}'",
         f"/* it's ( */ password /* ' */ 'it''s\\' {MARKER}', subscribe 't'",
         f"subscribe ')', password r'{MARKER}'",

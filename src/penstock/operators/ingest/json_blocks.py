@@ -12,6 +12,7 @@ from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_decode import JsonDecoder, decoded_first
 from penstock.operators.ingest.json_records import Records
 from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.record_fields import RecordFields
 
 
 class LateColumnsError(Exception):
@@ -25,18 +26,26 @@ class BlockDecoder:
         schema: the columns of the records.
         program: the bound plan.
         times: the event time, where it is stored as numbers.
+        fields: where the columns are in a record; None: at its top, by their names.
         is_whole: decodes all columns of each record, so that nothing fails late.
     """
 
     def __init__(
-        self, schema: pa.Schema, program: StreamProgram, times: EpochTimes | None, *, is_whole: bool = False
+        self,
+        schema: pa.Schema,
+        program: StreamProgram,
+        times: EpochTimes | None,
+        fields: RecordFields | None = None,
+        *,
+        is_whole: bool = False,
     ) -> None:
         most = program.settings.max_record_bytes
-        first = schema if is_whole else decoded_first(schema, program.needed)
+        within = () if fields is None else fields.nested
+        first = schema if is_whole else decoded_first(schema, program.needed, within)
         self._columns = list(program.columns)
         self._times = times
-        self._whole = JsonDecoder(schema, most)
-        self._first = self._whole if len(first) == len(schema) else JsonDecoder(first, most)
+        self._whole = JsonDecoder(schema, most, fields)
+        self._first = self._whole if len(first) == len(schema) else JsonDecoder(first, most, fields)
 
     def decode(
         self, records: Records

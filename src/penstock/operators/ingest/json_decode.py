@@ -17,6 +17,7 @@ import pyarrow.json as pajson
 from penstock.kernels.compiled import filling
 from penstock.kernels.json_scan import SHORT_BYTES, plain_records
 from penstock.operators.ingest.json_records import Records
+from penstock.operators.ingest.record_fields import RecordFields
 
 #: the one way of writing a timestamp that is read here; everything else is left to Spark
 _TIMESTAMP = r"^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?Z$"
@@ -32,16 +33,20 @@ def decodable(schema: pa.Schema) -> bool:
     return all(field.type in _EXACT or field.type == pa.timestamp("us", "UTC") for field in schema)
 
 
-def decoded_first(schema: pa.Schema, needed: Collection[str]) -> pa.Schema:
+def decoded_first(schema: pa.Schema, needed: Collection[str], within: Collection[str] = ()) -> pa.Schema:
     """The columns that are decoded of every record; the others are texts of matched ones.
 
-    Spark takes a value of any kind as text, so that a column of texts does not make a record malformed. All others may.
+    Spark takes a value of any kind as text, so that a column of texts does not make a record malformed. All others may, and so may
+    the objects around a field.
 
     Args:
         schema: all columns.
         needed: those that are compared, or wanted of tuples without a match.
+        within: those that are within objects of the record.
     """
-    first = [field for field in schema if field.name in needed or field.type != pa.string()]
+    first = [
+        field for field in schema if field.name in needed or field.type != pa.string() or field.name in within
+    ]
     return pa.schema(first or [schema.field(0)])
 
 
@@ -51,16 +56,20 @@ class JsonDecoder:
     Args:
         schema: the columns; `decodable`.
         max_record_bytes: a larger record is refused.
+        fields: where the columns are in a record; None: at its top, by their names.
     """
 
-    def __init__(self, schema: pa.Schema, max_record_bytes: int) -> None:
+    def __init__(self, schema: pa.Schema, max_record_bytes: int, fields: RecordFields | None = None) -> None:
         self._schema = schema
+        self._fields = fields
         self._most_bytes = min(max_record_bytes, _MOST_BYTES)
         self._timestamps = [field.name for field in schema if pa.types.is_timestamp(field.type)]
         wire = pa.schema(
             [pa.field(f.name, pa.string() if f.name in self._timestamps else f.type) for f in schema]
         )
-        self._parse = pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
+        self._wire = wire
+        records = wire if fields is None else fields.wire(wire)
+        self._parse = pajson.ParseOptions(explicit_schema=records, unexpected_field_behavior="ignore")
 
     def decode(self, records: Records) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
         """The tuples of a block, but for those that Spark has to read.
@@ -88,9 +97,13 @@ class JsonDecoder:
             return None
         if table.num_rows != len(records):
             return None
+        if self._fields is None:
+            found = [table.column(name).combine_chunks() for name in self._schema.names]
+        else:
+            found = self._fields.taken(table, self._wire)
         columns = []
-        for field in self._schema:
-            column = table.column(field.name).combine_chunks()
+        for field, read in zip(self._schema, found, strict=True):
+            column = read
             if field.name in self._timestamps:
                 column = _timestamps(column)
                 if column is None:

@@ -42,6 +42,7 @@ class RecordForm:
         null: text of a field without a value.
         encoding: of the files' texts, as Java or Python calls it.
         stored: the tuple's columns as records have them, where these are others.
+        is_nested: whether columns are fields within objects of the records, so that their names are not those of the record.
     """
 
     columns: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class RecordForm:
     null: str = ""
     encoding: str = "utf-8"
     stored: pa.Schema | None = None
+    is_nested: bool = False
 
     @classmethod
     def of(cls, kind: str, columns: Sequence[str], options: Mapping[str, str]) -> RecordForm:

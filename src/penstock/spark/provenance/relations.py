@@ -19,7 +19,7 @@ from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.option_paths import FILE_SOURCES
 from penstock.spark.sources.patterns import absolute, is_pattern
-from penstock.spark.sources.tables import StoredTuples, stored_tuples
+from penstock.spark.sources.stored_tuples import StoredTuples, stored_tuples
 from penstock.spark.storage.layout import Layout
 from penstock.spark.tasks.dataframe_stage import CORRUPT, ORIGIN, REASON
 
@@ -100,7 +100,7 @@ class Relation:
         # a reader that is asked for some columns only does not notice what does not fit the others
         every = F.struct(*map(quoted, self.stored.schema.fieldNames())).cast("string")
         whole = frame.withColumn(REASON, F.when(F.spark_partition_id() >= 0, F.col(REASON)).otherwise(every))
-        seen = whole if self.stored.times is None else self.stored.times.of(whole)
+        seen = self.stored.seen(whole)
         columns = [
             F.lit(None).cast(field.dataType).alias(field.name)
             if field.name == self.stored.arrival
@@ -119,7 +119,7 @@ def find_relation(spark: SparkSession, declared: Declared, name: str) -> Relatio
         name: as declared.
     """
     if (static := declared.statics.get(name)) is not None:
-        stored = StoredTuples(static.kind, static.path, static.schema, static.options)
+        stored = StoredTuples(static.kind, static.path, static.stored, static.options, fields=static.fields)
         return Relation(name, static.schema, stored)
     source = declared.streams[name].source
     table = declared.tables.get(name)

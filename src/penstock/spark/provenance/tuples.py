@@ -21,7 +21,7 @@ from penstock.spark.provenance.verdicts import Answer
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.sources.file_frames import TOLERANT, with_corrupt
 from penstock.spark.sources.kafka_source import decode_json
-from penstock.spark.sources.tables import StoredTuples
+from penstock.spark.sources.stored_tuples import StoredTuples
 from penstock.spark.tasks.dataframe_stage import CORRUPT, REASON
 
 #: formats whose records are JSON
@@ -63,14 +63,16 @@ class GivenTuple:
         """
         if self.record is None or (reason := found[quoted(REASON)].value) is None:
             return ""
+        form = self.stored.form if reason == "malformed csv record" else RecordForm()
+        schema = arrow_schema(self.stored.schema)
+        if self.stored.fields is not None:
+            return explained(reason, self.record.encode(), schema, form)
         names = self.stored.schema.fieldNames()
         has_value = frozenset(
             name
             for name in names
             if (answer := found[quoted(name)]).value is not None or answer.error is not None
         )
-        form = self.stored.form if reason == "malformed csv record" else RecordForm()
-        schema = arrow_schema(self.stored.schema)
         return explained(reason, self.record.encode(), schema, form, [has_value])
 
 
@@ -163,7 +165,7 @@ def _decoded_csv(spark: SparkSession, stored: StoredTuples, record: str) -> Data
 
 def _as_queries_see(decoded: DataFrame, stored: StoredTuples, schema: StructType) -> DataFrame:
     """Decoded columns as those of the stream, with REASON."""
-    frame = decoded if stored.times is None else stored.times.of(decoded)
+    frame = stored.seen(decoded)
     columns = [
         F.lit(None).cast(field.dataType).alias(field.name)
         if field.name == stored.arrival

@@ -26,7 +26,7 @@ from penstock.spark.provenance.tuples import GivenTuple, of_json, of_record, of_
 from penstock.spark.provenance.verdicts import Answer, answers, judged, texts_of
 from penstock.spark.provenance.windows import windows_of, with_fate, without_fate
 from penstock.spark.recovery.messages import first_line, quoted
-from penstock.spark.sources.tables import StoredTuples
+from penstock.spark.sources.stored_tuples import StoredTuples
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.tasks.dataframe_stage import REASON
 from penstock.sql.conditions.outline import Outline, outline

@@ -148,6 +148,7 @@ _RULES = (
         True,
         "the broker does not answer",
     ),
+    _rule(SOURCE_UNREACHABLE, r"SchemaRegistryError", True, "the schema registry does not answer"),
     _rule(
         "file_unreadable",
         r"Permission denied|AccessControlException|Operation not permitted",

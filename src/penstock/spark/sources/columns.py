@@ -34,8 +34,8 @@ def check_columns(stream: str, schema: StructType, event_time: str | None) -> No
         name = field.name.lower()
         if name in _RESERVED or name.startswith(_PREFIX):
             raise InputError(
-                f"stream {stream}: column name {field.name} is reserved; rename it (reserved: "
-                f"{', '.join(_RESERVED)} and names that begin with {_PREFIX})"
+                f"stream {stream}: column name {field.name} is reserved; rename it, in JSON, Avro and Protobuf with PATH "
+                f"'$.{field.name}' (reserved: {', '.join(_RESERVED)} and names that begin with {_PREFIX})"
             )
         if name in seen:
             raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -116,6 +116,16 @@ def with_origin(frame: DataFrame) -> DataFrame:
     return frame.select("*", F.col("_metadata.file_path").alias(ORIGIN))
 
 
+def _texts(schema: StructType, within: str = "") -> Iterator[str]:
+    """The names of the strings among columns and within structs."""
+    for field in schema:
+        name = f"{within}{quoted(field.name)}"
+        if isinstance(field.dataType, StringType):
+            yield name
+        elif isinstance(field.dataType, StructType):
+            yield from _texts(field.dataType, f"{name}.")
+
+
 def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
     """Says which records do not fit.
 
@@ -128,11 +138,8 @@ def set_apart(frame: DataFrame, kind: str, schema: StructType) -> DataFrame:
         The table's columns, CORRUPT and REASON, which are NULL where a record fits, and ORIGIN.
     """
     undecodable = F.lit(False)
-    for field in schema:
-        if isinstance(field.dataType, StringType):
-            undecodable = undecodable | F.coalesce(
-                F.contains(F.col(quoted(field.name)), F.lit("\ufffd")), F.lit(False)
-            )
+    for text in _texts(schema):
+        undecodable = undecodable | F.coalesce(F.contains(F.col(text), F.lit("\ufffd")), F.lit(False))
     columns = [F.col(quoted(field.name)) for field in schema]
     reason = F.when(F.col(CORRUPT).isNotNull(), f"malformed {kind} record").when(undecodable, "not UTF-8")
     record = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*columns))).cast("binary")

@@ -27,6 +27,7 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import COMPRESSED, long_lines
 from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, untold
+from penstock.spark.sources.stored_fields import StoredFields
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import times_of_batch
@@ -53,6 +54,7 @@ class JsonSource:
         path: the folder.
         settings: frozen settings.
         times: how the event time is stored; None: as a timestamp.
+        fields: how the columns are taken from the records; None: each has a field of its name.
     """
 
     is_finite: ClassVar[bool] = False
@@ -62,6 +64,7 @@ class JsonSource:
     path: str
     settings: Settings
     times: StoredTimes | None = None
+    fields: StoredFields | None = None
 
     @property
     def schema(self) -> StructType:
@@ -81,6 +84,16 @@ class JsonSource:
             behind=self.behind.timed(times),
             apart=lambda frame: times.of(apart(frame)),
             times=times,
+        )
+
+    def of_fields(self, fields: StoredFields) -> JsonSource:
+        """The source with its columns taken from inside its records."""
+        apart = self.apart
+        return replace(
+            self,
+            behind=self.behind.of_fields(fields),
+            apart=lambda frame: fields.of(apart(frame)),
+            fields=fields,
         )
 
     def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
@@ -113,7 +126,8 @@ class JsonSource:
         reports: list[TaskReport] = []
         if splits:
             times = None if self.times is None else self.times.epoch
-            reports += run_json_files(spark, splits, arrow_schema(self._stored), times, batch.job())
+            fields = None if self.fields is None else self.fields.fields
+            reports += run_json_files(spark, splits, arrow_schema(self._stored), times, batch.job(), fields)
         copied = [each for report in reports for each in report.refused]
         if copied:
             reports += batch.run_behind(self._left(spark, copied, steps), self.behind.form)
@@ -138,7 +152,7 @@ class JsonSource:
 
     @property
     def _stored(self) -> StructType:
-        """The columns of the records."""
+        """The columns with the types of their fields in the records."""
         return self.schema if self.times is None else self.times.stored
 
     def _why_not(self, derived: tuple[Derived, ...]) -> str | None:

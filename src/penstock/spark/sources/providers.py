@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.settings import Settings
     from penstock.spark.sources.source import Source
+    from penstock.spark.sources.stored_fields import StoredFields
     from penstock.sql.script.statements import CreateTable
 
 GROUP = "penstock.sources"
@@ -42,6 +43,7 @@ class StreamTable:
         event_time_format: how it is stored; None: as a timestamp, as in all sources of other packages.
         arrival: name of the column that Penstock adds to a `DataFrameSource`, with the time of the batch, or None.
         settings: frozen settings.
+        fields: how the columns are taken from inside JSON records; None: each has a field of its name.
     """
 
     statement: CreateTable
@@ -51,6 +53,12 @@ class StreamTable:
     event_time_format: str | None
     arrival: str | None
     settings: Settings
+    fields: StoredFields | None = None
+
+    @property
+    def stored(self) -> StructType | None:
+        """The declared columns as records have them."""
+        return self.columns if self.fields is None else self.fields.stored
 
 
 class SourceProvider(Protocol):

@@ -63,6 +63,7 @@ _FORMATS = {
     ),
     "json": (
         *_TEXTUAL,
+        *("format", "schema_include"),
         *(
             "primitivesAsString",
             "prefersDecimal",
@@ -79,7 +80,10 @@ _FORMATS = {
 }
 _OTHERS = {
     "kafka": (
-        *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "format", "failOnDataLoss"),
+        *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "failOnDataLoss"),
+        *("format", "schema_include"),
+        *("schema.registry.url", "schema.registry.basic.auth.user.info", "schema.file", "schema.subject"),
+        *("schema.message", "schema.framed"),
         *(
             "starting_offsets",
             "ending_offsets",
@@ -92,6 +96,7 @@ _OTHERS = {
         *("min_offsets_per_trigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
         *("groupIdPrefix", "includeHeaders", "topic"),
     ),
+    "delta": ("path", "starting_version", "skip_change_commits", "static"),
     "rate": ("rows_per_second", "rampUpTime", "numPartitions"),
 }
 

@@ -32,6 +32,7 @@ from penstock.spark.sources.long_lines import TOO_LARGE, LongLine, long_lines, s
 from penstock.spark.sources.offenders import offenders, records_aside, rows_aside, rows_in_footer
 from penstock.spark.sources.parquet_rescue import in_types
 from penstock.spark.sources.patterns import has_signs
+from penstock.spark.sources.stored_fields import StoredFields
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch, planned_at, times_of_batch
@@ -304,7 +305,18 @@ class DataFrameSource:
             open=lambda session: times.of(self.open(session)),
             read=read and (lambda session, paths, more: times.of(read(session, paths, more))),
             reopen=reopen and (lambda session, past: map(times.of, reopen(session, past))),
-            form=replace(self.form, stored=arrow_schema(times.stored)),
+            form=replace(self.form, stored=self.form.stored or arrow_schema(times.stored)),
+        )
+
+    def of_fields(self, fields: StoredFields) -> DataFrameSource:
+        """The source with its columns taken from inside its records."""
+        read = self.read
+        return replace(
+            self,
+            schema=fields.columns,
+            open=lambda session: fields.of(self.open(session)),
+            read=read and (lambda session, paths, more: fields.of(read(session, paths, more))),
+            form=replace(self.form, columns=(), stored=arrow_schema(fields.stored), is_nested=True),
         )
 
     @property

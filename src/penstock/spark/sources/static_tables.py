@@ -13,11 +13,15 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.ingest.malformed import RecordForm
+from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.delta_tables import DELTA, DeltaFiles, delta_files
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.option_paths import FILE_SOURCES
-from penstock.spark.sources.tables import open_files_at_rest
+from penstock.spark.sources.reader_options import plain_option
+from penstock.spark.sources.stored_fields import StoredFields
+from penstock.spark.sources.tables import declared_columns, open_files_at_rest
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.statements import CreateTable
 
@@ -35,6 +39,8 @@ class StaticTable:
         kind: the format, a word after USING.
         schema: its columns.
         options: the reader's.
+        fields: how the columns are taken from the records; None: each has a field of its name.
+        delta: the Delta table; None: the table is one of plain files.
     """
 
     name: str
@@ -42,10 +48,19 @@ class StaticTable:
     kind: str
     schema: StructType
     options: Mapping[str, str]
+    fields: StoredFields | None = None
+    delta: DeltaFiles | None = None
+
+    @property
+    def stored(self) -> StructType:
+        """Its records."""
+        return self.schema if self.fields is None else self.fields.stored
 
     @property
     def form(self) -> RecordForm:
         """Of its records."""
+        if self.fields is not None:
+            return RecordForm(stored=arrow_schema(self.fields.stored), is_nested=True)
         return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
 
     def version(self) -> str | None:
@@ -53,6 +68,8 @@ class StaticTable:
 
         None where there are no files.
         """
+        if self.delta is not None:
+            return self.delta.version()
         top = Path(local_path(self.path) or self.path)
         files = [top] if top.is_file() else sorted(each for each in top.rglob("*") if each.is_file())
         listed: list[tuple[object, ...]] = []
@@ -63,7 +80,9 @@ class StaticTable:
                 listed.append((*parts, told.st_size, told.st_mtime_ns))
         if not listed:
             return None
-        declared = (self.kind, sorted(self.options.items()), self.schema.json())
+        declared: list[object] = [self.kind, sorted(self.options.items()), self.schema.json()]
+        if self.fields is not None:
+            declared.append([(each.column, each.paths) for each in self.fields.fields.fields])
         return hashlib.sha256(json.dumps([declared, listed]).encode()).hexdigest()[:16]
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -72,7 +91,10 @@ class StaticTable:
         Returns:
             Its columns, CORRUPT and REASON, which are NULL but for records that do not fit the columns, and ORIGIN.
         """
-        return files_at_rest(spark, self.kind, self.path, self.schema, self.options)
+        if self.delta is not None:
+            return self.delta.read(spark)
+        frame = files_at_rest(spark, self.kind, self.path, self.stored, self.options)
+        return frame if self.fields is None else self.fields.of(frame)
 
 
 def is_static(table: CreateTable) -> bool:
@@ -98,9 +120,9 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
         ConnectionFailedError: there is no such path, or it cannot be read.
         InputError: an option that only streams have, or reserved column names.
     """
-    if table.source.lower() not in FILE_SOURCES:
+    if table.source.lower() not in (*FILE_SOURCES, DELTA):
         raise UnsupportedError(
-            f"table {table.name}: a static table reads files only. Use {', '.join(FILE_SOURCES)}",
+            f"table {table.name}: a static table reads files only. Use {', '.join((*FILE_SOURCES, DELTA))}",
             *table.at("using"),
         )
     for option in ("event_time", "event_time_format", "arrival"):
@@ -109,8 +131,11 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
                 f"table {table.name}: a static table has no event time. Remove the option {option}.",
                 *table.at(option),
             )
-    path, schema, options = open_files_at_rest(spark, table)
-    found = StaticTable(table.name, path, table.source.lower(), schema, options)
+    if table.source.lower() == DELTA:
+        return _open_delta(table)
+    path, stored, options, fields = open_files_at_rest(spark, table)
+    schema = stored if fields is None else fields.columns
+    found = StaticTable(table.name, path, table.source.lower(), schema, options, fields)
     try:
         check_columns(table.name, schema, None)
     except InputError as error:
@@ -121,3 +146,13 @@ def open_static(spark: SparkSession, table: CreateTable) -> StaticTable:
             *table.at("path"),
         )
     return found
+
+
+def _open_delta(table: CreateTable) -> StaticTable:
+    options = {plain_option(name): value for name, value in table.options.items()}
+    found = delta_files(table, options, declared_columns(table))
+    try:
+        check_columns(table.name, found.schema, None)
+    except InputError as error:
+        raise SqlError(str(error), *table.at()) from error
+    return StaticTable(table.name, found.path, DELTA, found.schema, {}, delta=found)

@@ -20,12 +20,12 @@ from penstock.errors import (
     UnsupportedError,
     meant,
 )
-from penstock.operators.ingest.malformed import RecordForm
 from penstock.settings import Settings
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sessions.store_access import configure, require_classes
 from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.delta_tables import open_delta
 from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.file_frames import (
     TOLERANT_SOURCES,
@@ -34,7 +34,7 @@ from penstock.spark.sources.file_frames import (
     tolerant_files,
 )
 from penstock.spark.sources.json_source import JsonSource
-from penstock.spark.sources.kafka_source import open_kafka
+from penstock.spark.sources.kafka_tables import open_kafka
 from penstock.spark.sources.long_lines import line_ends
 from penstock.spark.sources.offenders import CHECKED, ORC, PARQUET
 from penstock.spark.sources.option_paths import FILE_SOURCES, check_path
@@ -65,6 +65,7 @@ from penstock.spark.sources.reader_options import (
 from penstock.spark.sources.replay import Pace, ReplaySource
 from penstock.spark.sources.sampled_files import sample
 from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
+from penstock.spark.sources.stored_fields import StoredFields, records_kind, stored_fields, without_format
 from penstock.spark.sources.topics import TopicsSource
 from penstock.sql.script.statements import CreateTable
 
@@ -76,9 +77,9 @@ _TYPES = (
 )
 
 #: options of a replay beyond the stored table's own
-_REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
+REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
-_STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
+STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
 #: options that count something
 _NUMBERS = (
     "maxfilespertrigger",
@@ -122,7 +123,9 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time_format"))
     if arrival is not None:
         _check_arrival(table, event_time)
-    opened = StreamTable(table, _declared(table), options, event_time, written, arrival, settings)
+    declared = declared_columns(table)
+    fields = stored_fields(table, declared, options, records_kind(table, options))
+    opened = StreamTable(table, declared, options, event_time, written, arrival, settings, fields)
     source = provider.open(spark, opened)
     if arrival is not None and isinstance(source, DataFrameSource):
         source = stamped(source, arrival)
@@ -162,12 +165,17 @@ def _timed(spark: SparkSession, table: CreateTable, source: TimedSource, written
     """A source with its event time as a TIMESTAMP, where an option says how it is stored."""
     if written is None or source.event_time is None:
         return source
-    return source.timed(_times(spark, table, source.schema, source.event_time, written))
+    return source.timed(event_times_of(spark, table, source.schema, source.event_time, written))
 
 
-def _times(
+def event_times_of(
     spark: SparkSession, table: CreateTable, stored: StructType, event_time: str, written: str
 ) -> StoredTimes:
+    """How the event time of a table is stored.
+
+    Raises:
+        UnknownNameError, SqlError: as `stored_times`, with the place in the statement.
+    """
     try:
         return stored_times(spark, table.name, stored, event_time, written)
     except UnknownNameError as error:
@@ -176,8 +184,10 @@ def _times(
         raise SqlError(str(error), *table.at("event_time_format")) from error
 
 
-def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, StructType, Mapping[str, str]]:
-    """What is needed to read a static table: its path, its columns and the reader's options.
+def open_files_at_rest(
+    spark: SparkSession, table: CreateTable
+) -> tuple[str, StructType, Mapping[str, str], StoredFields | None]:
+    """What is needed to read a static table: its path, its records, the reader's options, and how columns are taken from records.
 
     Raises:
         InputError, ConnectionFailedError: as `open_table`.
@@ -185,7 +195,10 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
     _check_options(table, known_options(table.source))
     options = {plain_option(name): value for name, value in table.options.items()}
     options.pop("static", None)
-    streaming = [name for name in table.options if plain_option(name) in _STREAMING_OPTIONS]
+    declared = declared_columns(table)
+    fields = stored_fields(table, declared, options, records_kind(table, options))
+    options = without_format(table, options)
+    streaming = [name for name in table.options if plain_option(name) in STREAMING_OPTIONS]
     if streaming:
         raise SqlError(
             f"table {table.name}: {streaming[0]} is an option of streams, but the table is static. Remove it.",
@@ -193,61 +206,8 @@ def open_files_at_rest(spark: SparkSession, table: CreateTable) -> tuple[str, St
         )
     path = _path(spark, table, options, is_stream=False)
     reader = spark.read.format(table.source.lower()).options(**options)
-    schema = _declared(table) or _inferred(table, path, reader)
-    return path, schema, options
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTuples:
-    """How tuples of a stream's table are stored.
-
-    Attributes:
-        kind: the format, or the name of a source that is none of files.
-        path: of files; None: the table is none of files.
-        schema: the columns as they are stored.
-        options: the reader's.
-        times: how the event time is stored; None: as a timestamp.
-        arrival: column that Penstock adds, or None.
-    """
-
-    kind: str
-    path: str | None
-    schema: StructType
-    options: Mapping[str, str]
-    times: StoredTimes | None = None
-    arrival: str | None = None
-
-    @property
-    def form(self) -> RecordForm:
-        """Of its records."""
-        return RecordForm.of(self.kind, self.schema.fieldNames(), self.options)
-
-
-def stored_tuples(spark: SparkSession, table: CreateTable, schema: StructType) -> StoredTuples:
-    """How tuples of a stream's table that was opened are stored.
-
-    Args:
-        spark: the session.
-        table: the statement.
-        schema: the stream's columns as queries see them.
-    """
-    options = {plain_option(name): value for name, value in table.options.items()}
-    event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
-    written, kind = options.pop("eventtimeformat", None), table.source.lower()
-    path = options.pop("path", None)
-    if kind == "replay":
-        kind = options.get("format", "parquet")
-        options = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
-    elif kind not in FILE_SOURCES:
-        options = {}
-    options = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
-    stored = StructType([field for field in schema if field.name != arrival])
-    times = None
-    if written is not None and event_time is not None:
-        reader = spark.read.format(kind).options(**options)
-        stored = _declared(table) or _inferred(table, str(path), reader)
-        times = _times(spark, table, stored, event_time, written)
-    return StoredTuples(kind, path, stored, options, times, arrival)
+    schema = declared if fields is None else fields.stored
+    return path, schema or inferred_columns(table, path, reader), options, fields
 
 
 def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
@@ -260,7 +220,12 @@ def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
     )
 
 
-def _declared(table: CreateTable) -> StructType | None:
+def declared_columns(table: CreateTable) -> StructType | None:
+    """The columns that a table declares, None without any.
+
+    Raises:
+        SqlError, UnknownNameError: Spark does not know a type.
+    """
     if not table.columns:
         return None
     text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
@@ -287,24 +252,27 @@ def _columns(text: str) -> StructType:
 
 def _open_files(spark: SparkSession, opened: StreamTable) -> Source:
     table, event_time, settings = opened.statement, opened.event_time, opened.settings
-    kind, options, in_scan = table.source, dict(opened.options), opened.arrival is None
+    kind, options, in_scan = table.source, without_format(table, opened.options), opened.arrival is None
     written = options.get("path", "")
     path = _path(spark, table, options)
-    at_rest = {name: value for name, value in options.items() if name not in _STREAMING_OPTIONS}
+    at_rest = {name: value for name, value in options.items() if name not in STREAMING_OPTIONS}
     reading = spark.read.format(kind).options(**at_rest)
-    schema = opened.columns or _inferred(table, path, reading)
+    schema, fields = opened.stored or inferred_columns(table, path, reading), opened.fields
     options.setdefault("maxfileage", _ANY_AGE)
     if kind == "parquet" and in_scan and (is_plain_folder(path) or is_plain_prefix(written)):
         return ParquetSource(schema, event_time, path, options, settings.map_in_scan)
     if kind in TOLERANT_SOURCES:
         files = tolerant_files(kind, path, schema, options, at_rest, event_time)
         behind = files.behind
-        if kind != "json" or not in_scan:
-            return behind
-        if not at_rest and is_plain_folder(path):
-            return JsonSource(behind, files.records, files.apart, path, settings)
-        needs = f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
-        return replace(behind, why=f"{behind.why}: {needs} needs its reader")
+        if kind == "json" and in_scan and not at_rest and is_plain_folder(path):
+            scanned = JsonSource(behind, files.records, files.apart, path, settings)
+            return scanned if fields is None else scanned.of_fields(fields)
+        if kind == "json" and in_scan:
+            needs = (
+                f"the option {next(iter(at_rest))}" if at_rest else "a path that is not a plain local folder"
+            )
+            behind = replace(behind, why=f"{behind.why}: {needs} needs its reader")
+        return behind if fields is None else behind.of_fields(fields)
     why = f"{kind} files"
     if kind == "parquet" and is_left_to_spark(written):
         why = "paths of this scheme are left to Spark; write s3:// or az:// for workers to read them"
@@ -328,7 +296,7 @@ def _open_files(spark: SparkSession, opened: StreamTable) -> Source:
     )
 
 
-def _inferred(table: CreateTable, path: str, reader: DataFrameReader) -> StructType:
+def inferred_columns(table: CreateTable, path: str, reader: DataFrameReader) -> StructType:
     """The columns of files, of a table that declares none.
 
     Raises:
@@ -371,7 +339,7 @@ def _open_rate(spark: SparkSession, opened: StreamTable) -> Source:
 def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
     table, options = opened.statement, opened.options
     event_time, written = opened.event_time, opened.event_time_format
-    source = {name: value for name, value in options.items() if name not in _REPLAY_OPTIONS}
+    source = {name: value for name, value in options.items() if name not in REPLAY_OPTIONS}
     path = _path(spark, table, dict(options))
     arrival = options.get("arrivaltime", event_time)
     if arrival is None:
@@ -379,8 +347,10 @@ def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
             f"table {table.name}: a replay needs the option arrival_time or event_time. Set it to the column with the arrival time."
         )
     reader = spark.read.format(options.get("format", "parquet")).options(**source)
-    schema = opened.columns or _inferred(table, path, reader)
+    schema = opened.stored or inferred_columns(table, path, reader)
     stored = _guarded(table, lambda: reader.schema(schema).load(table_path(path)))
+    if opened.fields is not None:
+        stored = opened.fields.of(stored)
     if arrival not in stored.columns:
         raise UnknownNameError(
             f"table {table.name}: arrival_time names column {arrival}, which does not exist; "
@@ -388,7 +358,7 @@ def _open_replay(spark: SparkSession, opened: StreamTable) -> Source:
             *table.at("arrival_time"),
         )
     if written is not None and event_time is not None:
-        stored = _times(spark, table, stored.schema, event_time, written).of(stored)
+        stored = event_times_of(spark, table, stored.schema, event_time, written).of(stored)
     kind = stored.schema[arrival].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise SqlError(
@@ -475,6 +445,7 @@ BUILT_IN: Mapping[str, SourceProvider] = {
     for each in (
         *(_BuiltIn(kind, _open_files) for kind in FILE_SOURCES),
         _BuiltIn("kafka", open_kafka),
+        _BuiltIn("delta", open_delta),
         _BuiltIn("rate", _open_rate),
         _BuiltIn("replay", _open_replay),
     )

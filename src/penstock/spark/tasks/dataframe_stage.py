@@ -94,6 +94,6 @@ def _set_corrupt_aside(
         return batch
     rows = batch.filter(reason.is_valid())
     aside = pa.record_batch({name: rows.column(own) for name, own in QUARANTINED.items()})
-    has_value = {name: rows.column(name).is_valid() for name in columns}
+    has_value = {} if form.is_nested else {name: rows.column(name).is_valid() for name in columns}
     task.quarantine_rows(aside, form.stored or rows.select(columns).schema, form, has_value)
     return batch.filter(reason.is_null())

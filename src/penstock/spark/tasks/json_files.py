@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
+from penstock.operators.ingest.record_fields import RecordFields
 from penstock.spark.tasks.parquet_files import local_path, stamp_of
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 
@@ -73,6 +74,7 @@ def run_json_files(
     schema: pa.Schema,
     times: EpochTimes | None,
     context: TaskContextData,
+    fields: RecordFields | None = None,
 ) -> list[TaskReport]:
     """Runs one job whose tasks read the segments themselves.
 
@@ -82,6 +84,7 @@ def run_json_files(
         schema: the columns of the records.
         times: the event time, where it is stored as numbers.
         context: what the tasks need.
+        fields: where the columns are in a record; None: at its top, by their names.
 
     Returns:
         One report a task; `refused` lists what is `Copied`.
@@ -90,7 +93,7 @@ def run_json_files(
     def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         own = [segment for number in chosen for segment in splits[number]]
-        yield run_segments(context, partition_number(), own, schema, times).row()
+        yield run_segments(context, partition_number(), own, schema, times, fields).row()
 
     rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(stage, REPORT_SCHEMA).collect()
     return [pickle.loads(row.report) for row in rows]
@@ -102,6 +105,7 @@ def run_segments(
     own: Sequence[Segment],
     schema: pa.Schema,
     times: EpochTimes | None,
+    fields: RecordFields | None = None,
 ) -> TaskReport:
     """Answers the lines that the worker decodes, and copies the others.
 
@@ -112,7 +116,7 @@ def run_segments(
     """
     for is_whole in (False, True):
         task = Task(context, partition)
-        decoder = BlockDecoder(schema, task.stage.program, times, is_whole=is_whole)
+        decoder = BlockDecoder(schema, task.stage.program, times, fields, is_whole=is_whole)
         copies = _Copies(context)
         try:
             for segment in own:

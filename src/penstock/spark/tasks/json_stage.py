@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.operators.ingest.arrivals import Ints
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
 from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.record_fields import RecordFields
 from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 
@@ -28,6 +30,7 @@ def run_raw_json(
     context: TaskContextData,
     steps: OffsetSteps | None = None,
     times: EpochTimes | None = None,
+    fields: RecordFields | None = None,
 ) -> list[TaskReport]:
     """Runs one job over raw records.
 
@@ -38,6 +41,7 @@ def run_raw_json(
         context: what the tasks need.
         steps: the batch's arrival steps; None: all of it came at once.
         times: the event time, where it is stored as numbers.
+        fields: where the columns are in a record; None: at its top, by their names.
 
     Returns:
         One report a task; `refused` lists the blocks that Spark has to read, of one record or more. Where a matched record turns out
@@ -47,7 +51,7 @@ def run_raw_json(
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task(context, partition_number())
-        decoder = BlockDecoder(schema, task.stage.program, times)
+        decoder = BlockDecoder(schema, task.stage.program, times, fields)
         read: list[Block] = []
         is_late = False
         for batch in batches:
@@ -77,12 +81,20 @@ def _take_in(task: Task, batch: pa.RecordBatch, decoder: BlockDecoder, steps: Of
         batch = batch.filter(pa.array(is_decoded))
         for record in range(len(apart)):
             task.refused.extend(_blocks(apart.slice(record, 1)))
-    own = None if steps is None else _steps(steps, batch)
-    arrived = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy() if TIMESTAMP in batch.schema.names else None
-    task.process(decoded, tuples, steps=own, arrived=arrived)
+    own = None if steps is None else steps_of_records(steps, batch)
+    task.process(decoded, tuples, steps=own, arrived=arrivals_of_records(batch))
 
 
-def _steps(steps: OffsetSteps, batch: pa.RecordBatch) -> Steps:
+def arrivals_of_records(batch: pa.RecordBatch) -> Ints | None:
+    """When records arrived by their TIMESTAMP, microseconds; None where they do not have it."""
+    if TIMESTAMP not in batch.schema.names:
+        return None
+    moments: Ints = batch.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    return moments
+
+
+def steps_of_records(steps: OffsetSteps, batch: pa.RecordBatch) -> Steps:
+    """The arrival steps of records by their columns partition, offset and, where there are several topics, topic."""
     topics = batch.column("topic") if "topic" in batch.schema.names else None
     partitions, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
     return steps.of(topics, partitions, offsets)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import DuplicateNameError, SqlError, UnsupportedError
+from penstock.sql.script.field_paths import path_names, path_place
 from penstock.sql.script.queries import parse_tokens
 from penstock.sql.script.statements import (
     Column,
@@ -56,6 +57,7 @@ _BEGINNINGS = (
     (TokenType.CREATE, TokenType.VIEW),
     (TokenType.INSERT, TokenType.INTO),
 )
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _FIRST = frozenset(kind for kind, _ in _BEGINNINGS)
 #: CREATE VIEWS FROM 'path'; VIEWS may be a name as well
 _RULES = (TokenType.CREATE, TokenType.VAR, TokenType.FROM, TokenType.STRING)
@@ -193,7 +195,7 @@ class StatementParser:
         if not self._accept(TokenType.FROM):
             raise self._fail("Expected FROM and the path of files with rules here.")
         begin = self._place()[0]
-        if self._kind() not in (TokenType.STRING, TokenType.RAW_STRING):
+        if self._kind() not in _STRINGS:
             raise self._fail("Expected the path of files with rules here, in quotes.")
         path = self._string()
         self.places[""] = begin, self.tokens[self.position - 1].end + 1
@@ -241,22 +243,41 @@ class StatementParser:
             name = self._name("the name of a column")
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
-            columns.append(Column(name, self._type()))
+            columns.append(Column(name, self._type(), self._path(name)))
             self.places[name] = place
             if self._accept(TokenType.R_PAREN):
                 return tuple(columns)
             if not self._accept(TokenType.COMMA):
                 raise self._fail("Expected a comma or a closing parenthesis here.")
 
+    def _path(self, column: str) -> tuple[str, ...]:
+        """The names of a column's PATH; () without one."""
+        if not self._accept_word("PATH"):
+            return ()
+        if self._kind() not in _STRINGS:
+            raise self._fail("Expected a path in quotes here, such as '$.after.id'.")
+        begin = self._place()[0]
+        text = self._string()
+        place = self.places[path_place(column)] = begin, self.tokens[self.position - 1].end + 1
+        try:
+            return path_names(text)
+        except ValueError as error:
+            raise SqlError(f"Column {column}: {error}", self.script, *place) from None
+
     def _type(self) -> str:
-        """The text of a type, up to the comma or parenthesis after it."""
+        """The text of a type, up to PATH, or the comma or parenthesis after it."""
         first, depth = self.position, 0
         while self.position < len(self.tokens):
             token = self.tokens[self.position]
             if depth == 0 and token.token_type in (TokenType.COMMA, TokenType.R_PAREN):
                 break
+            if depth == 0 and self.position > first and token.text.upper() == "PATH":
+                break
             if token.token_type in (TokenType.NOT, TokenType.DEFAULT, TokenType.COMMENT):
-                raise self._fail("A column declaration consists of a name and a type.", UnsupportedError)
+                raise self._fail(
+                    "A column declaration consists of a name, a type and, for fields within records, PATH '$.object.field'.",
+                    UnsupportedError,
+                )
             depth += sum({"(": 1, "<": 1, ")": -1, ">": -1}.get(mark, 0) for mark in token.text)
             self.position += 1
         if self.position == first:
@@ -286,7 +307,7 @@ class StatementParser:
         return ".".join(parts).lower()
 
     def _option_value(self) -> str:
-        if self._kind() in (TokenType.STRING, TokenType.RAW_STRING):
+        if self._kind() in _STRINGS:
             return self._string()
         start, end = self._place()
         if self._accept(TokenType.DASH):

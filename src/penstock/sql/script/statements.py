@@ -20,10 +20,17 @@ Query = SelectQuery | WindowQuery | JoinQuery
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A declared column: its name and its type as Spark SQL writes it."""
+    """A declared column.
+
+    Attributes:
+        name: its name.
+        type_sql: its type as Spark SQL writes it.
+        path: names of the objects around its field in a record and of the field itself; (): the field has the column's name.
+    """
 
     name: str
     type_sql: str
+    path: tuple[str, ...] = ()
 
 
 class _Placed:
@@ -63,7 +70,7 @@ class CreateTable(_Placed):
         options: keys in lower case.
         start, end: place in the script.
         text: the script.
-        places: where parts of the statement stand in it: "" the name, options by key, columns by name.
+        places: where parts of the statement stand in it: "" the name, options by key, columns by name, paths by `NAME PATH`.
     """
 
     name: str

@@ -39,9 +39,11 @@ def keep_aside(
         return {}
     (rows,) = aside.combine_chunks().to_batches()
     has_value = {name: rows.column(HAS_VALUE.format(number)) for number, name in enumerate(schema.names)}
+    if form.is_nested:
+        has_value = {}
     found = explained_each(
         pa.record_batch({name: rows.column(own) for name, own in QUARANTINED.items()}),
-        schema,
+        form.stored or schema,
         form,
         Repeats(),
         has_value,

@@ -1,0 +1,177 @@
+"""A schema registry's REST interface, as Confluent's has it: what a schema's number means."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.request import Request, urlopen
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message import DecodeError
+
+from penstock.errors import PenstockError
+
+_SECONDS = 10.0
+_NOT_FOUND, _FORBIDDEN = 404, (401, 403)
+#: schemas that a process keeps
+_KEPT = 1_000
+
+
+class SchemaRegistryError(PenstockError):
+    """A schema registry does not answer, or does not let us in."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of a registry.
+
+    Attributes:
+        kind: `AVRO`, `PROTOBUF` or `JSON`.
+        text: the schema; of Protobuf a serialized FileDescriptorProto in base 64.
+        references: the name, the subject and the version of each schema that it refers to.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """A registry.
+
+    Attributes:
+        urls: of its servers, which are asked in turn.
+        user_info: `user:password`; empty without.
+    """
+
+    urls: tuple[str, ...]
+    user_info: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, urls: str, user_info: str = "") -> SchemaRegistry:
+        """A registry by its option: URLs with commas between, each maybe with `user:password@`.
+
+        Raises:
+            ValueError: one is no URL of HTTP.
+        """
+        found = []
+        for url in filter(None, map(str.strip, urls.split(","))):
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("is no URL such as 'http://127.0.0.1:8081'")
+            user, _, place = parts.netloc.rpartition("@")
+            user_info = user_info or user
+            found.append(urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")))
+        if not found:
+            raise ValueError("is no URL such as 'http://127.0.0.1:8081'")
+        return cls(tuple(found), user_info)
+
+    def by_number(self, number: int) -> RegisteredSchema | None:
+        """The schema of a number; None where the registry has none.
+
+        Raises:
+            SchemaRegistryError: no server answers, or none lets us in.
+        """
+        return _by_number(self, number)
+
+    def versions(self, subject: str) -> list[int]:
+        """The versions of a subject, the oldest first; none where there is no such subject.
+
+        Raises:
+            SchemaRegistryError: as above.
+        """
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions")
+        return [] if found is None else [int(each) for each in found]
+
+    def version(self, subject: str, version: int) -> RegisteredSchema | None:
+        """A version of a subject; None where there is none.
+
+        Raises:
+            SchemaRegistryError: as above.
+        """
+        return _schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?format=serialized"))
+
+    def protobuf_files(self, schema: RegisteredSchema) -> list[FileDescriptorProto]:
+        """The files of a Protobuf schema, each after those that it imports, the schema's own last.
+
+        Raises:
+            ValueError: the registry gives them in another form than we read, or lacks one.
+            SchemaRegistryError: as above.
+        """
+        files: dict[str, FileDescriptorProto] = {}
+        self._add_files(schema, "", files)
+        return list(files.values())
+
+    def _add_files(self, schema: RegisteredSchema, name: str, files: dict[str, FileDescriptorProto]) -> None:
+        for imported, subject, version in schema.references:
+            if imported not in files:
+                found = self.version(subject, version)
+                if found is None:
+                    raise ValueError(
+                        f"the registry has no version {version} of {subject}, which it refers to"
+                    )
+                self._add_files(found, imported, files)
+        file = FileDescriptorProto()
+        try:
+            file.ParseFromString(base64.b64decode(schema.text, validate=True))
+        except (binascii.Error, DecodeError):
+            raise ValueError(
+                "the registry gives Protobuf schemas as text alone. Name a file of protoc in the option schema.file"
+            ) from None
+        file.name = name or file.name or "value.proto"
+        files[file.name] = file
+
+    def _get(self, path: str) -> Any:
+        """What a server answers; None where it has nothing of that name."""
+        told = ""
+        for url in self.urls:
+            request = Request(url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+            if self.user_info:
+                token = base64.b64encode(self.user_info.encode()).decode()
+                request.add_header("Authorization", f"Basic {token}")
+            try:
+                with urlopen(request, timeout=_SECONDS) as answer:
+                    return json.load(answer)
+            except HTTPError as error:
+                if error.code == _NOT_FOUND:
+                    return None
+                told = (
+                    f"{url} refuses the user" if error.code in _FORBIDDEN else f"{url} answers {error.code}"
+                )
+            except (URLError, OSError, ValueError) as error:
+                told = f"{url}: {getattr(error, 'reason', error)}"
+        raise SchemaRegistryError(f"the schema registry does not answer: {told}")
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept(registry: SchemaRegistry, number: int) -> RegisteredSchema:
+    found = _schema(registry._get(f"/schemas/ids/{number}?format=serialized"))
+    if found is None:
+        raise LookupError(number)
+    return found
+
+
+def _by_number(registry: SchemaRegistry, number: int) -> RegisteredSchema | None:
+    try:
+        return _kept(registry, number)
+    except LookupError:
+        return None
+
+
+def _schema(answer: Any) -> RegisteredSchema | None:
+    if answer is None:
+        return None
+    references: Sequence[dict[str, Any]] = answer.get("references") or ()
+    return RegisteredSchema(
+        answer.get("schemaType", "AVRO"),
+        answer["schema"],
+        tuple((each["name"], each["subject"], int(each["version"])) for each in references),
+    )
