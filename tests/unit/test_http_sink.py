@@ -40,6 +40,8 @@ class Server:
                     owner.bodies.append(body)
                     owner.headers.append(dict(self.headers))
                 self.send_response(code)
+                if code in (301, 302, 303, 307, 308):
+                    self.send_header("Location", "/elsewhere")
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -101,6 +103,17 @@ def test_a_refusal_that_passes_is_tried_again_and_rows_that_were_sent_are_not(
     assert len(retried) == 2
     assert f"127.0.0.1 answers {code}" in retried[0]["told"]
     assert SECRET not in str(folder.events.recent)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirection_is_not_followed(folder: Folder, server: Server, code: int) -> None:
+    """Else the request is sent again without its body, and counts as taken."""
+    server.codes = [code]
+    folder.match([1])
+    folder.deliver(folder.sink("http", url=server.url))
+    assert [each["id"] for each in server.bodies] == [1]
+    (retried,) = [event for event in folder.events.recent if event["kind"] == "sink_retried"]
+    assert f"127.0.0.1 redirects ({code})" in retried["told"]
 
 
 def test_a_refusal_for_good_goes_to_the_dead_letters_and_the_others_arrive(

@@ -42,6 +42,16 @@ _SEVERITIES = ("warning", "info", "error", "critical")
 _TIMEOUT_SECONDS = 30.0
 
 
+class _Refused(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the request would be sent again without its body, and with its headers to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Leave the answer as it is."""
+
+
+_OPENER = urllib.request.build_opener(_Refused)
+
+
 @dataclass(frozen=True, slots=True)
 class _Alerts:
     """What is sent, and where.
@@ -142,10 +152,14 @@ class _HttpTarget:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key, **self._alerts.headers}
         request = urllib.request.Request(self._alerts.url, body, headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=self._alerts.timeout_seconds):
+            with _OPENER.open(request, timeout=self._alerts.timeout_seconds):
                 pass
         except urllib.error.HTTPError as error:
             error.close()
+            if error.code < 400:
+                raise ConnectionError(
+                    f"{self._alerts.host} redirects ({error.code}), which alerts do not follow; name the new address in the option url"
+                ) from None
             if error.code >= 500 or error.code in _PASSING:
                 raise ConnectionError(f"{self._alerts.host} answers {error.code} {error.reason}") from None
             self._bury(key, body, rows, f"{self._alerts.host} refuses: {error.code} {error.reason}")

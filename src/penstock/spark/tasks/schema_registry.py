@@ -136,7 +136,8 @@ class SchemaRegistry:
             request = Request(url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
             if self.user_info:
                 token = base64.b64encode(self.user_info.encode()).decode()
-                request.add_header("Authorization", f"Basic {token}")
+                # another host, which a redirection leads to, does not get it
+                request.add_unredirected_header("Authorization", f"Basic {token}")
             try:
                 with urlopen(request, timeout=_SECONDS) as answer:
                     return json.load(answer)
