@@ -75,7 +75,16 @@ class Folder:
         }
         RESULT_VIEWS.put(self.layout.result_views(STREAM)[_OPERATOR], {"views": {WINDOWS: described}})
 
-    def match(self, *batches: Sequence[int], bytes_a_row: int = 0) -> None:
+    def redefine(self) -> None:
+        """Gives the selection a second definition."""
+        catalog = CATALOG.read(self.layout.catalog)
+        assert catalog is not None, "put at the beginning"
+        before = catalog["views"][SELECTION]
+        after = {**before, "id": "c", "condition": "id > 1", "number": 2, "others": [before]}
+        views = {**catalog["views"], SELECTION: after}
+        CATALOG.replace(self.layout.catalog, {**catalog, "views": views})
+
+    def match(self, *batches: Sequence[int], bytes_a_row: int = 0, definition: int = 1) -> None:
         """Publishes batches of matches, of tuples with these ids; negative ones are rows of another view."""
         for ids in batches:
             cities = [f"city {abs(each) % 3}{'x' * bytes_a_row}" for each in ids]
@@ -85,7 +94,8 @@ class Folder:
             )
             queries = pa.array([[SELECTION if each >= 0 else "other"] for each in ids], pa.list_(pa.string()))
             table = table.append_column("queries", queries)
-            table = table.append_column("__penstock_definitions", pa.nulls(len(ids), pa.list_(pa.int32())))
+            numbers = [None if definition == 1 else [definition]] * len(ids)
+            table = table.append_column("__penstock_definitions", pa.array(numbers, pa.list_(pa.int32())))
             number, self._next = self._next, self._next + 1
             self._matches.begin(number)
             files = [stored(self.layout, STREAM, number, "matches", table)] if ids else []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError, TypeMismatchError
 from penstock.spark.sinks import delta
+from penstock.spark.sinks.delivery import Form
 from penstock.spark.storage.formats import SINK
 from penstock_lab.servers.s3 import S3Server
 from sink_cases import SELECTION, WINDOWS, Folder, Revision, newest, until
@@ -89,6 +92,24 @@ def test_a_delivery_that_was_committed_and_not_marked_is_not_committed_again(
     folder.match([4])
     folder.deliver(sink)
     assert sorted(row["id"] for row in rows_of(path)) == [1, 2, 3, 4]
+
+
+def test_a_table_that_another_run_makes_meanwhile_gets_no_delivery_twice(tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    delivery: Any = SimpleNamespace(
+        sink="x", number=0, view="v", batch=0, form=Form("append"), rows=pa.table({"a": [1]})
+    )
+    other = delta._DeltaTarget(path, (), 0)
+
+    class Overtaken(delta._DeltaTarget):
+        def _current(self) -> Any:
+            table = super()._current()
+            if table is None:
+                other.deliver(delivery)
+            return table
+
+    Overtaken(path, (), 0).deliver(delivery)
+    assert rows_of(path) == [{"a": 1}]
 
 
 def test_a_new_results_folder_is_another_writer(folder: Folder, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import InputError
+from penstock.errors import InputError, SqlError
 from penstock.spark.sinks.digests import Digests
 from penstock.spark.sinks.templates import Template
 from sink_cases import SELECTION, WINDOWS, Folder, until
@@ -114,6 +114,21 @@ def test_a_redirection_is_not_followed(folder: Folder, server: Server, code: int
     assert [each["id"] for each in server.bodies] == [1]
     (retried,) = [event for event in folder.events.recent if event["kind"] == "sink_retried"]
     assert f"127.0.0.1 redirects ({code})" in retried["told"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": json.dumps({"Authorization": f"Bearer {SECRET}\n"})},
+        {"url": f"http://127.0.0.1:1/{SECRET} x"},
+    ],
+)
+def test_what_no_request_can_hold_is_refused_without_its_text(
+    folder: Folder, server: Server, options: dict[str, str]
+) -> None:
+    with pytest.raises(SqlError, match=r"line break|a blank") as refused:
+        folder.sink("http", **{"url": server.url, **options})
+    assert SECRET not in str(refused.value).partition("OPTIONS")[0]
 
 
 def test_a_refusal_for_good_goes_to_the_dead_letters_and_the_others_arrive(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.spark.sinks.declared import Sink
 from penstock.spark.sinks.delivery import Delivery, Form
 from penstock.spark.sinks.providers import PlainTarget
-from penstock.spark.sinks.published import Limits
+from penstock.spark.sinks.published import Limits, Publications
 from penstock.spark.storage.formats import SINK
 from sink_cases import SELECTION, WINDOWS, Folder, until
 
@@ -191,3 +192,31 @@ def test_fewer_rows_than_were_delivered_are_an_error(folder: Folder) -> None:
     assert followers.join(None)
     (failed,) = followers.failed
     assert "a sink was given 9" in failed["told"]
+
+
+def test_rows_of_a_definition_that_came_meanwhile_are_delivered(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a follower's look at the catalog and at what is published."""
+    taken = Taken()
+    followers, _ = folder.followers(lambda: False, is_bounded=False)
+    after = Publications.after
+    redefined: list[bool] = []
+
+    def overtaken(self: Publications, *arguments: Any) -> Any:
+        if not redefined:
+            redefined.append(True)
+            folder.redefine()
+            followers.views_changed()
+            folder.match([100, 101], definition=2)
+        return after(self, *arguments)
+
+    monkeypatch.setattr(Publications, "after", overtaken)
+    folder.match([1])
+    followers.set([sink_to(taken, limits=Limits(1_000, None))])
+    followers.start()
+    until(lambda: taken.ids[-1:] == [101])
+    folder.match([200], definition=2)
+    until(lambda: taken.ids[-1:] == [200])
+    followers.stop()
+    assert taken.ids == [1, 100, 101, 200]

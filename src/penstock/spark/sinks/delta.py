@@ -41,16 +41,11 @@ class _DeltaTarget(PlainTarget):
         self._table: DeltaTable | None = None
 
     def deliver(self, delivery: Delivery) -> None:
-        table = self._current()
-        known = None if table is None else table.transaction_version(delivery.sink)
-        if known is not None and known >= delivery.number:
-            if known > delivery.number:
-                raise CheckpointError(
-                    f"the table has delivery {known} of this sink, and the results folder only planned {delivery.number}: the folder "
-                    "was restored from an older copy"
-                )
+        is_upsert = delivery.form.mode == "upsert"
+        table = self._current() or self._created(delivery.upserts.rows if is_upsert else delivery.rows)
+        if _is_taken(table, delivery):
             return
-        if delivery.form.mode == "upsert":
+        if is_upsert:
             self._upsert(table, delivery, delivery.upserts)
         else:
             self._append(table, delivery.rows, _committed_as(delivery))
@@ -69,27 +64,29 @@ class _DeltaTarget(PlainTarget):
             self._table.update_incremental()
         return self._table
 
-    def _append(self, table: DeltaTable | None, rows: pa.Table, committed: CommitProperties | None) -> None:
+    def _created(self, rows: pa.Table) -> DeltaTable:
+        """The table, made unless another process has just done so: what is written to it then meets that one's commits."""
+        from deltalake import DeltaTable
+
+        DeltaTable.create(
+            self._path, rows.schema, mode="ignore", partition_by=list(self._partition_by) or None
+        )
+        self._table = DeltaTable(self._path)
+        return self._table
+
+    def _append(self, table: DeltaTable, rows: pa.Table, committed: CommitProperties | None) -> None:
         from deltalake import write_deltalake
 
-        write_deltalake(
-            self._path if table is None else table,
-            rows,
-            mode="append",
-            schema_mode="merge",
-            partition_by=(self._partition_by or None) if table is None else None,
-            commit_properties=committed,
-        )
+        write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=committed)
 
-    def _upsert(self, table: DeltaTable | None, delivery: Delivery, changed: Upserts) -> None:
-        if table is None:
-            self._append(None, changed.rows, _committed_as(delivery))
-            return
+    def _upsert(self, table: DeltaTable, delivery: Delivery, changed: Upserts) -> None:
         known = {field.name for field in table.schema().fields}
         if not known.issuperset(changed.rows.column_names):
             # a merge that adds columns fills them in rows that it leaves as they are
             self._append(table, changed.rows.slice(0, 0), None)
             table.update_incremental()
+            if _is_taken(table, delivery):
+                return
         source = _with_deleted(changed)
         key = delivery.form.key
         same = " AND ".join(_same(name, source.schema.field(name).type) for name in key)
@@ -111,6 +108,21 @@ class _DeltaTarget(PlainTarget):
         except Exception as error:
             # the rows are there: the next time does it
             _log.warning("cannot merge the small files of the Delta table %s: %s", self._path, error)
+
+
+def _is_taken(table: DeltaTable, delivery: Delivery) -> bool:
+    """Whether a table has a delivery.
+
+    Raises:
+        CheckpointError: it has later ones.
+    """
+    known = table.transaction_version(delivery.sink)
+    if known is not None and known > delivery.number:
+        raise CheckpointError(
+            f"the table has delivery {known} of this sink, and the results folder only planned {delivery.number}: the folder "
+            "was restored from an older copy"
+        )
+    return known == delivery.number
 
 
 def _committed_as(delivery: Delivery) -> CommitProperties:

@@ -19,7 +19,7 @@ from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.reporting.catalog import find_view, read_catalog
-from penstock.spark.reporting.definitions import OTHERS, all_definitions, is_selection, number_of
+from penstock.spark.reporting.definitions import all_definitions, is_selection, number_of
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, joined_schema, marks_of, withdraws
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, project, read_matches
@@ -230,10 +230,9 @@ class SelectionFeed(ViewFeed):
     def frame(self, spark: SparkSession, stretch: Stretch, batch: int) -> DataFrame:
         return super().frame(spark, stretch, batch).withColumn(SINK_DEFINITION, F.lit(self.definition))
 
-    @property
-    def only(self) -> int | None:
-        """The number of the view's definition; None where it has had several."""
-        return None if OTHERS in self.entry else number_of(self.entry)
+    def knows(self, definition: int) -> bool:
+        """Whether the catalog has had a definition of the view when the feed was opened."""
+        return any(number_of(each) == definition for each in all_definitions(self.entry))
 
     @cached_property
     def _own(self) -> pa.Schema:

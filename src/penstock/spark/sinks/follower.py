@@ -275,28 +275,33 @@ class Follower:
                 if found is None:
                     break
                 due = self._next_of(mark, found) if found.rows else found.end
+                if due is None:
+                    # the catalog is written after the plan that the rows were matched by
+                    self._current = None
+                    return None, mark
                 if isinstance(due, _Next):
                     return due, mark
                 mark = replace(mark, places={**mark.places, feed: due})
         return None, mark
 
-    def _next_of(self, mark: Mark, stretch: Stretch) -> _Next | Place:
-        """The delivery of a stretch's first rows; or a place that has no wanted rows before it."""
+    def _next_of(self, mark: Mark, stretch: Stretch) -> _Next | Place | None:
+        """The delivery of a stretch's first rows; or a place that has no wanted rows before it. None where the rows are of a definition
+        that the feed does not know."""
         feed = self._feeds[stretch.feed]
         definition: int | None = None
         if isinstance(feed, SelectionFeed):
-            definition = None if self.sink.takes_frames else feed.only
-            if definition is None:
-                numbers, definitions = feed.definitions(stretch)
-                if not len(numbers):
-                    return stretch.end
-                definition = int(definitions[0])
-                others = np.flatnonzero(definitions != definition)
-                if len(others):
-                    end = replace(stretch.begin, rows=int(numbers[others[0]]))
-                    stretch = self._context.publications.between(stretch.feed, stretch.begin, end)
-                if definition < mark.since:
-                    return stretch.end
+            numbers, definitions = feed.definitions(stretch)
+            if not len(numbers):
+                return stretch.end
+            definition = int(definitions[0])
+            others = np.flatnonzero(definitions != definition)
+            if len(others):
+                end = replace(stretch.begin, rows=int(numbers[others[0]]))
+                stretch = self._context.publications.between(stretch.feed, stretch.begin, end)
+            if definition < mark.since:
+                return stretch.end
+            if not feed.knows(definition):
+                return None
         due = self._next(mark, stretch, definition)
         return due if self.sink.takes_frames or due.delivery.count else stretch.end
 

@@ -6,6 +6,7 @@ A request that fails for a while is repeated; one that the server refuses for go
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -40,6 +41,10 @@ _SLACK_ROWS = '{"text": "${view}: ${count} rows, ${key}: ${rows}"}'
 _SEVERITIES = ("warning", "info", "error", "critical")
 #: what a request waits for an answer, seconds
 _TIMEOUT_SECONDS = 30.0
+#: of a delivery: a stop waits for its end
+_MOST_ROWS = 100
+#: what no address and no header may hold
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class _Refused(urllib.request.HTTPRedirectHandler):
@@ -166,6 +171,9 @@ class _HttpTarget:
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise ConnectionError(f"{self._alerts.host} does not answer: {reason}") from None
+        except Exception as error:
+            # what libraries say of a request may have its address or headers
+            raise ConnectionError(f"{self._alerts.host}: {type(error).__name__}") from None
         self._sent.keys.add(key)
 
     def _bury(self, key: str, body: bytes, rows: int, reason: str) -> None:
@@ -186,7 +194,7 @@ class HttpProvider:
 
     modes: tuple[Mode, ...] = ("changes", "append")
     promise: Promise = "at least once"
-    limits = Limits(rows=10_000, batches=1)
+    limits = Limits(rows=_MOST_ROWS, batches=1)
     #: digests may wait since the run before
     is_eager = True
 
@@ -225,6 +233,11 @@ class HttpProvider:
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise SqlError(
                 f"table {table.name}: url must begin with http:// or https://", *table.statement.at("url")
+            )
+        if _UNSENDABLE.search(url) or " " in url:
+            raise SqlError(
+                f"table {table.name}: url has a blank or a control character. Write it as %20, or remove it.",
+                *table.statement.at("url"),
             )
         dead = table.options.get("deadletters")
         at_most = seconds(table.statement, table.options, "at_most_every", 0.0)
@@ -303,6 +316,11 @@ def _headers(table: SinkTable) -> Mapping[str, str]:
     if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
         raise SqlError(
             f'table {table.name}: headers is no JSON object of texts, such as {{"Authorization": "Bearer ..."}}',
+            *table.statement.at("headers"),
+        )
+    if any(_UNSENDABLE.search(each) or not each.isascii() for header in headers.items() for each in header):
+        raise SqlError(
+            f"table {table.name}: headers have a line break, or a character that is not ASCII.",
             *table.statement.at("headers"),
         )
     return cast("Mapping[str, str]", headers)

@@ -46,6 +46,8 @@ ROWS_FILES = "rows"
 STATUS = "the status of the newest run"
 #: what `identity.json` is, for messages
 IDENTITY = "which checkpoint a folder belongs to"
+#: what the document is that names them, for messages
+_SPARK_FOLDERS = "the folders of Spark's checkpoints"
 #: version of both layouts; a checkpoint of another version is refused
 LAYOUT_VERSION = 8
 
@@ -194,16 +196,25 @@ class Layout:
         return StoredDocument(self.ledger, ("spark_checkpoints",))
 
     def _spark_number(self) -> int:
-        document = read_json(self._spark_folders, "the folders of Spark's checkpoints")
+        document = read_json(self._spark_folders, _SPARK_FOLDERS)
         return 0 if document is None else int(document["number"])
 
-    def _part_spark_from(self, other: Writer | None, epoch: int) -> None:
-        """Gives the run Spark checkpoints that a run of another host, which may still write, does not write to."""
+    def _part_spark_from(self, before: Writer | None, epoch: int) -> None:
+        """Gives the run Spark checkpoints that a run of another host, which may still write, does not write to.
+
+        Args:
+            before: who opened the ledger last. If another one opened it after the newest run that got this far, it ended
+                before, and it is not known who still writes.
+            epoch: of the run.
+        """
+        document = read_json(self._spark_folders, _SPARK_FOLDERS)
         number = self._spark_number()
         remove_other_checkpoints(self.checkpoint, number)
-        if other is not None and other.is_elsewhere:
+        is_known = document is None or before is None or document["epoch"] == before.epoch
+        if not is_known or (before is not None and before.is_elsewhere and not before.is_closed):
             copy_checkpoints(self.checkpoint, number, epoch)
-            replace_json(self._spark_folders, {"number": epoch})
+            number = epoch
+        replace_json(self._spark_folders, {"number": number, "epoch": epoch})
 
     def backfilled(self, stream: str) -> StoredDocuments:
         """Which operators that began in mid-stream are settled."""
@@ -436,7 +447,8 @@ class Layout:
             InputError: as `check`.
         """
         self.check()
-        before = self.ledger.owner()
+        reader = self.ledger.reader
+        before = None if reader is None else reader.writer()
         try:
             if not isinstance(self.output, Path):
                 _make_private(self.local.parent)
