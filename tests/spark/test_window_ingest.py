@@ -272,7 +272,9 @@ def test_on_raw_json(spark: SparkSession, folder: Path) -> None:
 
     def load(session: SparkSession) -> DataFrame:
         raw = session.readStream.schema("value BINARY, offset BIGINT").parquet(str(records))
-        return raw.selectExpr("value", "'t' AS topic", "0 AS partition", "offset")
+        return raw.selectExpr(
+            "value", "'t' AS topic", "0 AS partition", "offset", "TIMESTAMP '2024-01-01' AS timestamp"
+        )
 
     source = KafkaJsonSource(columns, "ts", load, Settings(), one_topic=True)
     ingest = Ingest(spark, folder, source, definitions({"overall": OVERALL}))
@@ -300,7 +302,9 @@ def test_a_matched_record_of_kafka_that_only_spark_reads(spark: SparkSession, fo
 
     def load(session: SparkSession) -> DataFrame:
         raw = session.readStream.schema("value BINARY, offset BIGINT").parquet(str(records))
-        return raw.selectExpr("value", "'t' AS topic", "0 AS partition", "offset")
+        return raw.selectExpr(
+            "value", "'t' AS topic", "0 AS partition", "offset", "TIMESTAMP '2024-01-01' AS timestamp"
+        )
 
     views = definitions({"overall": OVERALL})
     views["large"] = ViewDefinition("large", "large:1", "", "amount > 90", None)

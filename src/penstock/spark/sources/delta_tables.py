@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConnectionFailedError, SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.sources.parquet_source import ParquetSource
 from penstock.spark.sources.patterns import absolute
 from penstock.spark.sources.providers import StreamTable
@@ -169,7 +170,7 @@ def _opened(
             *table.at("path"),
         )
     found = _delta_table(table, path)
-    whole = StructType.fromJson(json.loads(found.schema().to_json()))
+    whole = stored_schema(json.loads(found.schema().to_json()))
     chosen = whole if declared is None else _chosen(table, whole, declared)
     return path, chosen, bool(found.metadata().partition_columns)
 
