@@ -169,6 +169,19 @@ def test_schemas_change_within_a_block() -> None:
     ]
 
 
+def test_a_block_of_several_schemas_without_a_tuple_is_set_aside() -> None:
+    values = [_framed(1, b"a"), _framed(2, b"a"), _framed(3, b"")]
+    found = _decoder({3: ORDER}).decode(pa.array(values, pa.binary()))
+    assert found.reasons == [
+        "malformed Avro: the registry has no schema 1",
+        "malformed Avro: the registry has no schema 2",
+        "malformed Avro: it ends within a field",
+    ]
+    assert not found.is_decoded.any()
+    assert found.tuples.num_rows == 0
+    assert found.tuples.schema.names == [each.name for each in WANTED]
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

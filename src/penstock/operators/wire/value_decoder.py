@@ -96,6 +96,7 @@ class ValueDecoder:
         return Decoded(self._together(found), reasons.is_fine, reasons.texts())
 
     def _together(self, found: Sequence[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]) -> pa.RecordBatch:
+        found = [each for each in found if each[0].num_rows]
         if not found:
             return pa.RecordBatch.from_pylist([], schema=self._schema)
         if len(found) == 1:
