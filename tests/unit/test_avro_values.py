@@ -17,6 +17,7 @@ import pytest
 from penstock.operators.wire.avro_programs import AvroSchema, AvroSchemaError
 from penstock.operators.wire.readers import AVRO, AvroReader, WantedColumn, misfit
 from penstock.operators.wire.value_decoder import Decoded, UnknownSchemaError, ValueDecoder
+from penstock.plan.spark_types import spark_name
 
 UTC_US = pa.timestamp("us", "UTC")
 ORDER = {
@@ -223,6 +224,34 @@ def test_whatever_the_bytes_no_more_is_read() -> None:
     for place in range(0, len(values), 97):
         alone = decoder.decode(pa.array(values[place : place + 1], pa.binary()))
         assert alone.is_decoded[0] == together.is_decoded[place]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "good", "bad"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, pa.decimal128(9, 2), [b"\x08\x3b\x9a\xc9\xff", b"\x08\xc4\x65\x36\x01"], [b"\x08\x3b\x9a\xca\x00", b"\x08\xc4\x65\x36\x00", b"\x20\x7f" + b"\xff" * 15, b"\x20\x80" + b"\0" * 15]),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38}, pa.decimal128(38, 0), [b"\x02\x01"], [b"\x20\x7f" + b"\xff" * 15]),
+        ({"type": "long", "logicalType": "timestamp-millis"}, UTC_US, [9_223_372_036_854_775, -9_223_372_036_854_775], [9_223_372_036_854_776, -9_223_372_036_854_776, -(2**63)]),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, pa.timestamp("us"), [0], [-(2**63)]),
+        ("int", pa.int32(), [2**31 - 1, -(2**31)], [2**31, -(2**31) - 1, 2**40 + 7]),
+        ("int", pa.int64(), [2**31 - 1], [2**40 + 7]),
+        ("int", pa.float64(), [2**31 - 1], [2**40 + 7]),
+        ({"type": "int", "logicalType": "date"}, pa.date32(), [20_000, -(2**31)], [2**40, -(2**31) - 1]),
+        ({"type": "int", "logicalType": "date"}, pa.int32(), [20_000], [2**40]),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_their_type_are_set_aside(
+    kind: Any, column: pa.DataType, good: list[int | bytes], bad: list[int | bytes]
+) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "v", "type": kind}]}
+    plain = {"type": "record", "name": "r", "fields": [{"name": "v", "type": "long"}]}
+    values = [
+        _framed(1, each if isinstance(each, bytes) else _written(plain, {"v": each})) for each in good + bad
+    ]
+    found = _decoder({1: schema}, [WantedColumn("v", column, ("v",))]).decode(pa.array(values, pa.binary()))
+    assert found.is_decoded.tolist() == [True] * len(good) + [False] * len(bad)
+    assert found.tuples.column(0).null_count == 0
+    assert set(found.reasons) == {f"malformed Avro: v is no {spark_name(column)}"}
 
 
 @pytest.mark.parametrize(

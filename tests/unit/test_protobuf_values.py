@@ -193,6 +193,23 @@ def test_unknown_fields_and_groups_are_skipped_and_later_values_win() -> None:
     assert (row["f_int32"], row["x"], row["text"], row["maybe"]) == (2, 1.5, "", None)
 
 
+def test_a_moment_that_no_column_has_is_set_aside() -> None:
+    values = []
+    for seconds in (253_402_300_799, 2**62, -(2**62), 2**63 - 1, -(2**63), 9_223_372_036_854):
+        at = timestamp_pb2.Timestamp(seconds=seconds, nanos=999_999_999).SerializeToString()
+        values.append(_framed(4, b"\x02\x02" + b"\xb2\x01" + bytes([len(at)]) + at))
+    found = _protobuf_decoder(ProtobufFiles([_proto()])).decode(pa.array(values, pa.binary()))
+    assert found.reasons == ["malformed Protobuf: at is no TIMESTAMP"] * 5
+    assert found.tuples["at"].to_pylist() == [datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)]
+
+
+def test_of_an_int32_the_lowest_bits_count() -> None:
+    # 2**40 + 7, as the library reads it
+    value = _framed(4, b"\x02\x02" + b"\x08\x87\x80\x80\x80\x80\x20")
+    (row,) = _all(_protobuf_decoder(ProtobufFiles([_proto()])).decode(pa.array([value], pa.binary())))
+    assert row["f_int32"] == 7
+
+
 def test_random_bytes_of_messages_read_no_more() -> None:
     drawn = np.random.default_rng(3)
     good = [each.SerializeToString() for each in _messages(_proto(), 30)]

@@ -140,7 +140,7 @@ def protobuf_type(found: FieldDescriptor) -> WireType | None:
         if found.enum_type is not None
         else ()
     )
-    return WireType(known[0], _NAMES[found.type], symbols=symbols)
+    return WireType(known[0], _NAMES[found.type], symbols=symbols, is_cut=known[0] == "int")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,9 +143,8 @@ class ProtobufReader:
             if place.has_default:
                 # a field that is not there has zero, or no bytes
                 there = is_fine if place.around < 0 else has_value[place.around]
-            if place.nanos >= 0:
-                own = own * 1_000_000 + values[place.nanos] // 1_000
-            return Found(data, own, lengths[place.slot], there)
+            nanos = values[place.nanos] if place.nanos >= 0 else None
+            return Found(data, own, lengths[place.slot], there, nanos)
 
         return [at(each) for each in program.places], faults
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,9 @@ _COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "moment": (_UTC, pa.int64()),
     "local moment": (_LOCAL, pa.int64()),
 }
-_THOUSAND = 1_000
+_THOUSAND, _MILLION = 1_000, 1_000_000
+#: microseconds that 32 bits of nanoseconds may add
+_MARGIN = 2**31 // _THOUSAND
 #: symbols of an enum that are looked up by their number
 _MOST_SYMBOLS = 1_000
 
@@ -45,6 +48,7 @@ class WireType:
         per_second: of a moment, its units in a second.
         precision, scale: of a decimal.
         symbols: of an enum, by number; its numbers have the texts of the numbers if there is none.
+        is_cut: of an int, whether its lowest 32 bits count, as in Protobuf; else a larger number is none.
     """
 
     kind: str
@@ -53,6 +57,7 @@ class WireType:
     precision: int = 0
     scale: int = 0
     symbols: tuple[tuple[int, str], ...] = ()
+    is_cut: bool = False
 
     @property
     def columns(self) -> tuple[pa.DataType, ...]:
@@ -78,16 +83,18 @@ class Found:
         values: int64[records], numbers, bits of reals, or where bytes begin.
         lengths: int32[records], of bytes.
         has_value: bool[records].
+        nanos: int64[records], where the values are seconds: nanoseconds that are added; else None.
     """
 
     data: npt.NDArray[np.uint8]
     values: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int32]
     has_value: npt.NDArray[np.bool_]
+    nanos: npt.NDArray[np.int64] | None = None
 
 
 def as_column(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
-    """The values of a field as a column that it fits; NULL also where a number is beyond the column's range.
+    """The values of a field as a column that it fits; NULL also where a number is beyond the range of its type or of the column.
 
     Text is not looked at: `pa.Array.validate(full=True)` says whether it is UTF-8.
     """
@@ -104,10 +111,16 @@ def as_column(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
         return pa.array(reals, mask=missing).cast(column)
     if wire.kind == "unsigned" and pa.types.is_decimal(column):
         return pa.array(found.values.view(np.uint64), mask=missing).cast(column)
-    # a number of 32 bits may stand in more or in fewer of them
-    numbers = found.values.astype(np.int32).astype(np.int64) if wire.kind == "int" else found.values
+    numbers = found.values
+    if wire.is_cut:
+        numbers = numbers.astype(np.int32).astype(np.int64)
+    elif wire.kind in ("int", "date"):
+        missing = _either(missing, numbers != numbers.astype(np.int32))
     if wire.kind == "unsigned":
         missing = _either(missing, numbers < 0)
+    if found.nanos is not None:
+        numbers, missing = _times(numbers, _MILLION, missing, _MARGIN)
+        numbers = numbers + found.nanos.astype(np.int32) // _THOUSAND
     if wire.kind in ("moment", "local moment") and pa.types.is_timestamp(column):
         numbers, missing = _microseconds(numbers, wire.per_second, missing)
     if wire.kind == "boolean":
@@ -124,9 +137,17 @@ def _microseconds(
     numbers: npt.NDArray[np.int64], per_second: int, missing: npt.NDArray[np.bool_] | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
     if per_second == _THOUSAND:
-        is_far = np.abs(numbers) > (2**63 - 1) // _THOUSAND
-        return np.where(is_far, 0, numbers) * _THOUSAND, _either(missing, is_far)
+        return _times(numbers, _THOUSAND, missing)
     return numbers // _THOUSAND if per_second == _THOUSAND**3 else numbers, missing
+
+
+def _times(
+    numbers: npt.NDArray[np.int64], factor: int, missing: npt.NDArray[np.bool_] | None, margin: int = 0
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    """Products, and which are missing: also those beyond int64 less a margin."""
+    most = (2**63 - 1 - margin) // factor
+    is_far = (numbers > most) | (numbers < -most)
+    return np.where(is_far, 0, numbers) * factor, _either(missing, is_far)
 
 
 def _either(
@@ -154,7 +175,10 @@ def _decimals(wire: WireType, column: pa.DataType, found: Found) -> pa.Array:
     whole = pa.Array.from_buffers(
         pa.decimal128(38, wire.scale), len(has_value), [_bitmap(has_value), pa.py_buffer(target)]
     )
-    return whole.cast(column, safe=False)
+    most = pa.scalar(Decimal((0, (9,) * wire.precision, -wire.scale)), whole.type)
+    least = pa.scalar(Decimal((1, (9,) * wire.precision, -wire.scale)), whole.type)
+    is_within = pc.and_(pc.less_equal(whole, most), pc.greater_equal(whole, least))
+    return pc.if_else(is_within, whole, pa.scalar(None, whole.type)).cast(column, safe=False)
 
 
 def _symbols(symbols: Sequence[tuple[int, str]], found: Found) -> pa.Array:
