@@ -17,6 +17,7 @@ import pytest
 from penstock.operators.wire.avro_programs import AvroSchema, AvroSchemaError
 from penstock.operators.wire.readers import AVRO, AvroReader, WantedColumn, misfit
 from penstock.operators.wire.value_decoder import Decoded, UnknownSchemaError, ValueDecoder
+from penstock.operators.wire.wire_types import WireType
 from penstock.plan.spark_types import spark_name
 
 UTC_US = pa.timestamp("us", "UTC")
@@ -261,11 +262,29 @@ def test_numbers_beyond_their_type_are_set_aside(
         ('"string"', "not one of a record"),
         ('{"type":"record","name":"r","fields":[{"name":"a","type":"Other"}]}', "has no type Other"),
         ('{"type":"record","name":"r","fields":[{"name":"a","type":{"x":1}}]}', "is not a schema"),
+        ('{"type":["null","string"]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"name":"a","type":{"type":["null","string"]}}]}', "string.* is not a schema"),
+        ('{"type":"record","name":"r"}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"type":"int"}]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"name":"a"}]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[7]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"enum","name":"e"}}]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"fixed","name":"f","size":9999999999}}]}', "is not a schema"),
+        ('{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"array"}}]}', "is not a schema"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_avro_schema_is_refused(schema: str, told: str) -> None:
     with pytest.raises(AvroSchemaError, match=told):
         AvroSchema(schema)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"precision": "9"}, {"precision": 39}, {}, {"precision": 2, "scale": 3}, {"precision": 2, "scale": None}]
+)  # fmt: skip
+def test_what_is_no_decimal_is_bytes(odd: dict[str, Any]) -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", **odd}
+    schema = AvroSchema(json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": kind}]}))
+    assert AvroReader(schema, [WantedColumn("v", pa.binary(), ("v",))]).types[0] == WireType("bytes", "bytes")
 
 
 def test_columns_that_a_field_cannot_have_are_named() -> None:

@@ -85,10 +85,12 @@ class AvroSchema:
         kind = schema if isinstance(schema, str) else schema.get("type") if isinstance(schema, dict) else ""
         while isinstance(kind, dict):
             schema, kind = kind, kind.get("type")
-        logical = schema.get("logicalType") if isinstance(schema, dict) else None
-        if kind in ("bytes", "fixed") and logical == "decimal" and 0 < int(schema.get("precision", 0)) <= 38:
-            name = f"decimal({schema['precision']}, {schema.get('scale', 0)})"
-            return WireType("decimal", name, precision=schema["precision"], scale=schema.get("scale", 0))
+        logical = str(schema.get("logicalType")) if isinstance(schema, dict) else None
+        if kind in ("bytes", "fixed") and logical == "decimal":
+            precision, scale = schema.get("precision"), schema.get("scale", 0)
+            # what is no decimal is bytes, as Avro says
+            if _is_int(precision, 1, 38) and _is_int(scale, 0, precision):
+                return WireType("decimal", f"decimal({precision}, {scale})", precision=precision, scale=scale)
         if kind == "long" and logical in _MOMENTS:
             moment, unit = _MOMENTS[logical]
             return WireType(moment, logical, unit)
@@ -114,6 +116,8 @@ class AvroSchema:
         if not isinstance(schema, dict) or "type" not in schema:
             raise AvroSchemaError(f"{json.dumps(schema)[:80]} is not a schema")
         kind, found = schema["type"], dict(schema)
+        if not _has_parts(schema):
+            raise AvroSchemaError(f"{json.dumps(schema)[:80]} is not a schema")
         if kind in ("record", "error", "enum", "fixed"):
             name = str(schema.get("name", ""))
             space = name.rpartition(".")[0] or schema.get("namespace", space)
@@ -128,6 +132,29 @@ class AvroSchema:
         else:
             found["type"] = self._resolved(kind, space)
         return found
+
+
+def _has_parts(schema: dict[str, Any]) -> bool:
+    """Whether a type has what its kind needs."""
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        fields = schema.get("fields")
+        return isinstance(fields, list) and all(
+            isinstance(each, dict) and isinstance(each.get("name"), str) and "type" in each for each in fields
+        )
+    if kind == "enum":
+        symbols = schema.get("symbols")
+        return isinstance(symbols, list) and all(isinstance(each, str) for each in symbols)
+    if kind == "fixed":
+        return _is_int(schema.get("size"), 0, 2**31 - 1)
+    if kind in ("array", "map"):
+        return ("items" if kind == "array" else "values") in schema
+    # a union stands by itself
+    return isinstance(kind, str | dict)
+
+
+def _is_int(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from http.client import HTTPException
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
@@ -20,8 +22,15 @@ from penstock.errors import PenstockError
 
 _SECONDS = 10.0
 _NOT_FOUND, _FORBIDDEN = 404, (401, 403)
+#: `error_code` of what a registry has not; any other 404 is not a registry's word
+_NO_SUBJECT, _NO_SCHEMA = (40401, 40402), (40403,)
+#: a registry has no larger numbers, and takes them for another path
+_MOST_NUMBER = 2**31 - 1
 #: schemas that a process keeps
 _KEPT = 1_000
+#: numbers without a schema that a process keeps, and for how long
+_ABSENT_KEPT, _ABSENT_SECONDS = 10_000, 10.0
+Parsed = TypeVar("Parsed")
 
 
 class SchemaRegistryError(PenstockError):
@@ -88,8 +97,7 @@ class SchemaRegistry:
         Raises:
             SchemaRegistryError: as above.
         """
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions")
-        return [] if found is None else [int(each) for each in found]
+        return self._get(f"/subjects/{quote(subject, safe='')}/versions", _NO_SUBJECT, _versions) or []
 
     def version(self, subject: str, version: int) -> RegisteredSchema | None:
         """A version of a subject; None where there is none.
@@ -97,7 +105,8 @@ class SchemaRegistry:
         Raises:
             SchemaRegistryError: as above.
         """
-        return _schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?format=serialized"))
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}?format=serialized"
+        return self._get(path, _NO_SUBJECT, _schema)
 
     def protobuf_files(self, schema: RegisteredSchema) -> list[FileDescriptorProto]:
         """The files of a Protobuf schema, each after those that it imports, the schema's own last.
@@ -129,8 +138,8 @@ class SchemaRegistry:
         file.name = name or file.name or "value.proto"
         files[file.name] = file
 
-    def _get(self, path: str) -> Any:
-        """What a server answers; None where it has nothing of that name."""
+    def _get(self, path: str, absent: Collection[int], parsed: Callable[[Any], Parsed]) -> Parsed | None:
+        """What a server answers; None where it says by an `error_code` in `absent` that it has nothing of that name."""
         told = ""
         for url in self.urls:
             request = Request(url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
@@ -140,39 +149,66 @@ class SchemaRegistry:
                 request.add_unredirected_header("Authorization", f"Basic {token}")
             try:
                 with urlopen(request, timeout=_SECONDS) as answer:
-                    return json.load(answer)
+                    return parsed(json.load(answer))
             except HTTPError as error:
-                if error.code == _NOT_FOUND:
+                if error.code == _NOT_FOUND and _error_code(error) in absent:
                     return None
                 told = (
                     f"{url} refuses the user" if error.code in _FORBIDDEN else f"{url} answers {error.code}"
                 )
-            except (URLError, OSError, ValueError) as error:
+            except (KeyError, TypeError, AttributeError):
+                told = f"{url} gives another answer than a schema registry"
+            except (URLError, OSError, ValueError, HTTPException) as error:
                 told = f"{url}: {getattr(error, 'reason', error)}"
         raise SchemaRegistryError(f"the schema registry does not answer: {told}")
 
 
+#: until when a number is taken to have no schema, the oldest first
+_absent: dict[tuple[SchemaRegistry, int], float] = {}
+
+
 @lru_cache(maxsize=_KEPT)
 def _kept(registry: SchemaRegistry, number: int) -> RegisteredSchema:
-    found = _schema(registry._get(f"/schemas/ids/{number}?format=serialized"))
+    found = registry._get(f"/schemas/ids/{number}?format=serialized", _NO_SCHEMA, _schema)
     if found is None:
         raise LookupError(number)
     return found
 
 
 def _by_number(registry: SchemaRegistry, number: int) -> RegisteredSchema | None:
+    if number > _MOST_NUMBER or time.monotonic() < _absent.get((registry, number), 0.0):
+        return None
     try:
         return _kept(registry, number)
     except LookupError:
+        _absent.pop((registry, number), None)
+        _absent[registry, number] = time.monotonic() + _ABSENT_SECONDS
+        if len(_absent) > _ABSENT_KEPT:
+            _absent.pop(next(iter(_absent)), None)
         return None
 
 
-def _schema(answer: Any) -> RegisteredSchema | None:
-    if answer is None:
+def _error_code(error: HTTPError) -> int | None:
+    """The registry's own code of an error; None where another server answers."""
+    try:
+        told = json.load(error)
+    except (OSError, ValueError, HTTPException):
         return None
+    code = told.get("error_code") if isinstance(told, dict) else None
+    return code if isinstance(code, int) else None
+
+
+def _versions(answer: Any) -> list[int]:
+    if not isinstance(answer, list):
+        raise TypeError("not a list of versions")
+    return [int(each) for each in answer]
+
+
+def _schema(answer: Any) -> RegisteredSchema:
+    kind, text = answer.get("schemaType", "AVRO"), answer["schema"]
+    if not isinstance(kind, str) or not isinstance(text, str):
+        raise TypeError("not a schema")
     references: Sequence[dict[str, Any]] = answer.get("references") or ()
     return RegisteredSchema(
-        answer.get("schemaType", "AVRO"),
-        answer["schema"],
-        tuple((each["name"], each["subject"], int(each["version"])) for each in references),
+        kind, text, tuple((each["name"], each["subject"], int(each["version"])) for each in references)
     )

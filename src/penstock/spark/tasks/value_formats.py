@@ -102,8 +102,11 @@ class ValueFormat:
 
 
 def _avro(text: str, wanted: Sequence[WantedColumn]) -> tuple[Reader, Sequence[bool]]:
-    schema = AvroSchema(text)
-    return AvroReader(schema, wanted), [schema.field(each.path) is not None for each in wanted]
+    try:
+        schema = AvroSchema(text)
+        return AvroReader(schema, wanted), [schema.field(each.path) is not None for each in wanted]
+    except RecursionError:
+        raise AvroSchemaError("the schema is nested too deeply") from None
 
 
 def _protobuf(
