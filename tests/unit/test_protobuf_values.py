@@ -210,6 +210,67 @@ def test_of_an_int32_the_lowest_bits_count() -> None:
     assert row["f_int32"] == 7
 
 
+def test_of_a_oneof_the_last_field_counts() -> None:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="one.proto", package="one", syntax="proto3")
+    inner = file.message_type.add(name="Inner")
+    inner.field.add(name="x", number=1, type=kinds.TYPE_INT32, label=1)
+    inner.field.add(name="y", number=2, type=kinds.TYPE_INT32, label=1, proto3_optional=True, oneof_index=0)
+    inner.oneof_decl.add(name="_y")
+    outer = file.message_type.add(name="Outer")
+    outer.oneof_decl.add(name="kind")
+    own = {"label": 1, "oneof_index": 0}
+    outer.field.add(name="a", number=1, type=kinds.TYPE_INT32, **own)
+    outer.field.add(name="b", number=2, type=kinds.TYPE_STRING, **own)
+    outer.field.add(name="m", number=3, type=kinds.TYPE_MESSAGE, type_name=".one.Inner", **own)
+    outer.field.add(name="unwanted", number=4, type=kinds.TYPE_MESSAGE, type_name=".one.Inner", **own)
+    outer.field.add(name="z", number=5, type=kinds.TYPE_INT32, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    kind: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("one.Outer"))
+    wanted = [
+        WantedColumn("a", pa.int32(), ("a",)),
+        WantedColumn("b", pa.string(), ("b",)),
+        WantedColumn("x", pa.int32(), ("m", "x")),
+        WantedColumn("y", pa.int32(), ("m", "y")),
+        WantedColumn("z", pa.int32(), ("z",)),
+    ]
+    message = ProtobufFiles([file]).message("Outer")
+    decoder = ValueDecoder(
+        wanted,
+        PROTOBUF,
+        lambda _, __: (ProtobufReader(message, wanted), [True] * len(wanted)),
+        1_000,
+        is_framed=False,
+    )
+    # a number in the place of the message is an unknown field
+    parts = [
+        b"\x08\x07",
+        b"\x12\x01b",
+        b"\x1a\x02\x08\x05",
+        b"\x1a\x02\x10\x06",
+        b"\x22\x00",
+        b"\x20\x01",
+        b"\x28\x09",
+    ]
+    drawn = random.Random(2)
+    values = [b"".join(drawn.choices(parts, k=drawn.randint(0, 5))) for _ in range(500)]
+    expected = []
+    for value in values:
+        one = kind.FromString(value)
+        has = {name: one.HasField(name) for name in ("a", "b", "m")}
+        expected.append(
+            {
+                "a": one.a if has["a"] else None,
+                "b": one.b if has["b"] else None,
+                "x": one.m.x if has["m"] else None,
+                "y": one.m.y if has["m"] and one.m.HasField("y") else None,
+                "z": one.z,
+            }
+        )
+    assert _all(decoder.decode(pa.array(values, pa.binary()))) == expected
+
+
 def test_random_bytes_of_messages_read_no_more() -> None:
     drawn = np.random.default_rng(3)
     good = [each.SerializeToString() for each in _messages(_proto(), 30)]

@@ -26,6 +26,7 @@ def read_protobuf(
     ends: npt.NDArray[np.int64],
     firsts: npt.NDArray[np.int32],
     fields: npt.NDArray[np.int32],
+    clears: npt.NDArray[np.int32],
     values: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int32],
     has_value: npt.NDArray[np.bool_],
@@ -37,7 +38,8 @@ def read_protobuf(
         data: uint8[bytes].
         begins, ends: int64[records], where each is.
         firsts: int32[messages + 1], where the wanted fields of each message begin; the record itself is message 0.
-        fields: int32[wanted fields, 4]: number, encoding, slot, message.
+        fields: int32[wanted fields, 6]: number, encoding, slot, message, and where its part of `clears` begins and ends.
+        clears: int32, slots that lose their values where a field of the same oneof comes.
         values, lengths, has_value: as of `read_avro`; of a message only whether it is there.
         faults: int8[records], written: FINE or what is wrong.
     """
@@ -87,6 +89,11 @@ def read_protobuf(
                         break
             encoding = fields[found, 1] if found >= 0 else -1
             slot = fields[found, 2] if found >= 0 else -1
+            if found >= 0 and fields[found, 4] < fields[found, 5] and _is_encoded(encoding, wire):
+                for at in range(fields[found, 4], fields[found, 5]):
+                    values[clears[at], row] = 0
+                    lengths[clears[at], row] = 0
+                    has_value[clears[at], row] = False
             if wire == _VARINT:
                 if place < end and data[place] < 128:
                     value = np.uint64(data[place])
@@ -148,6 +155,16 @@ def read_protobuf(
                 fault = NO_FIELD
                 break
         faults[row] = fault
+
+
+@compiled(nogil=True)
+def _is_encoded(encoding: int, wire: int) -> bool:
+    """Whether a field is as its type has it; another one counts as unknown."""
+    if wire == _VARINT:
+        return encoding in (VARINT, ZIGZAG)
+    if wire == _LEN:
+        return encoding in (BYTES, MESSAGE)
+    return (wire == _I64 and encoding == FIXED64) or (wire == _I32 and encoding == FIXED32)
 
 
 @compiled(nogil=True)

@@ -37,6 +37,8 @@ _KINDS = {
     FieldDescriptor.TYPE_BYTES: ("bytes", op.BYTES),
     FieldDescriptor.TYPE_ENUM: ("enum", op.VARINT),
 }
+#: in the place of a slot: of fields that no column wants
+_UNWANTED = -1
 _NAMES = {
     number: name[5:].lower() for name, number in vars(FieldDescriptor).items() if name.startswith("TYPE_")
 }
@@ -165,7 +167,7 @@ class ProtobufProgram:
     """What reads messages of one type.
 
     Attributes:
-        firsts, fields: see `read_protobuf`.
+        firsts, fields, clears: see `read_protobuf`.
         slots: how many there are.
         places: of each wanted path.
         types: of each wanted path; None without a field.
@@ -173,6 +175,7 @@ class ProtobufProgram:
 
     firsts: npt.NDArray[np.int32]
     fields: npt.NDArray[np.int32]
+    clears: npt.NDArray[np.int32]
     slots: int
     places: tuple[Place, ...]
     types: tuple[WireType | None, ...]
@@ -201,15 +204,23 @@ def protobuf_program(message: Descriptor, paths: Sequence[Names]) -> ProtobufPro
         else:
             places.append(Place(tables.value(below, _unwrapped(own)), inner, True))
     firsts = np.cumsum([0, *(len(each) for each in tables.messages)]).astype(np.int32)
-    fields = [each for table in tables.messages for each in sorted(table.values())]
+    fields, clears = tables.rows()
     return ProtobufProgram(
-        firsts, np.array(fields or [[0] * 4], np.int32).reshape(-1, 4), tables.slots, tuple(places), types
+        firsts,
+        np.array(fields or [[0] * 6], np.int32),
+        np.array(clears or [0], np.int32),
+        # the last slot is of all that is not wanted
+        tables.slots + 1,
+        tuple(places),
+        types,
     )
 
 
 @dataclass(slots=True)
 class _Tables:
     messages: list[dict[int, list[int]]] = field(default_factory=lambda: [{}])
+    #: of each message the oneof of a field, by number
+    oneofs: list[dict[int, int]] = field(default_factory=lambda: [{}])
     slots: int = 0
 
     def within(self, message: Descriptor, path: Names) -> tuple[int, int]:
@@ -223,7 +234,7 @@ class _Tables:
 
     def message(self, level: int, own: FieldDescriptor) -> tuple[int, int]:
         known = self.messages[level].get(own.number)
-        if known is None:
+        if known is None or known[2] == _UNWANTED:
             known = self.messages[level][own.number] = [
                 own.number,
                 op.MESSAGE,
@@ -231,13 +242,44 @@ class _Tables:
                 len(self.messages),
             ]
             self.messages.append({})
+            self.oneofs.append({})
+            self._add_siblings(level, own)
         return known[2], known[3]
 
     def value(self, level: int, own: FieldDescriptor) -> int:
         known = self.messages[level].get(own.number)
-        if known is None:
+        if known is None or known[2] == _UNWANTED:
             known = self.messages[level][own.number] = [own.number, _KINDS[own.type][1], self._slot(), 0]
+            self._add_siblings(level, own)
         return known[2]
+
+    def rows(self) -> tuple[list[list[int]], list[int]]:
+        """The fields of all messages, and the slots that they clear."""
+        rows, clears = [], []
+        for table, oneofs in zip(self.messages, self.oneofs, strict=True):
+            for number, encoding, slot, message in sorted(table.values()):
+                first = len(clears)
+                for other in oneofs if number in oneofs else ():
+                    if other != number and oneofs[other] == oneofs[number] and other in table:
+                        clears += self._slots_of(table[other])
+                own = self.slots if slot == _UNWANTED else slot
+                rows.append([number, encoding, own, message, first, len(clears)])
+        return rows, clears
+
+    def _slots_of(self, row: list[int]) -> list[int]:
+        """The slots of a wanted field and of those within it."""
+        if row[2] == _UNWANTED:
+            return []
+        within = self.messages[row[3]].values() if row[1] == op.MESSAGE else ()
+        return [row[2], *(slot for each in within for slot in self._slots_of(each))]
+
+    def _add_siblings(self, level: int, own: FieldDescriptor) -> None:
+        """The other fields of a oneof: where one comes, an earlier value is gone."""
+        siblings = () if own.containing_oneof is None else own.containing_oneof.fields
+        for each in siblings:
+            encoding = op.BYTES if each.message_type is not None else _KINDS[each.type][1]
+            self.messages[level].setdefault(each.number, [each.number, encoding, _UNWANTED, 0])
+            self.oneofs[level][each.number] = own.containing_oneof.index
 
     def _slot(self) -> int:
         self.slots += 1

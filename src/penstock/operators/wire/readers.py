@@ -132,7 +132,18 @@ class ProtobufReader:
         """Read records; see `Reader`."""
         program = self._program
         values, lengths, has_value, faults = _room(program.slots, len(begins))
-        read_protobuf(data, begins, ends, program.firsts, program.fields, values, lengths, has_value, faults)
+        read_protobuf(
+            data,
+            begins,
+            ends,
+            program.firsts,
+            program.fields,
+            program.clears,
+            values,
+            lengths,
+            has_value,
+            faults,
+        )
         is_fine = faults == 0
         has_value[:, ~is_fine] = False
 
@@ -189,5 +200,9 @@ def warm_up() -> None:
     framed = pa.array([b"\0\0\0\0\x01\x02a\x02\x01"], pa.binary())
     ValueDecoder(wanted, AVRO, lambda _, __: (AvroReader(schema, wanted), [True, True]), 100).decode(framed)
     begins, ends = np.array([0], np.int64), np.array([2], np.int64)
-    firsts, fields = np.array([0, 1], np.int32), np.array([[1, protobuf_records.VARINT, 0, 0]], np.int32)
-    read_protobuf(np.array([8, 1], np.uint8), begins, ends, firsts, fields, *_room(1, 1))
+    firsts, fields = (
+        np.array([0, 1], np.int32),
+        np.array([[1, protobuf_records.VARINT, 0, 0, 0, 0]], np.int32),
+    )
+    clears = np.zeros(1, np.int32)
+    read_protobuf(np.array([8, 1], np.uint8), begins, ends, firsts, fields, clears, *_room(1, 1))
