@@ -95,7 +95,7 @@ def test_the_next_server_is_asked_where_one_is_a_gateway() -> None:
 
 def test_numbers_without_a_schema_are_asked_for_once_in_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(schema_registry.time, "monotonic", lambda: now)
+    monkeypatch.setattr(schema_registry, "monotonic", lambda: now)
     monkeypatch.setattr(schema_registry, "_absent", {})
     monkeypatch.setattr(schema_registry, "_ABSENT_KEPT", 3)
     with SchemaRegistryServer() as server:

@@ -89,7 +89,7 @@ def read_protobuf(
                         break
             encoding = fields[found, 1] if found >= 0 else -1
             slot = fields[found, 2] if found >= 0 else -1
-            if found >= 0 and fields[found, 4] < fields[found, 5] and _is_encoded(encoding, wire):
+            if found >= 0 and fields[found, 4] < fields[found, 5] and _is_encoded(encoding, int(wire)):
                 for at in range(fields[found, 4], fields[found, 5]):
                     values[clears[at], row] = 0
                     lengths[clears[at], row] = 0

@@ -255,7 +255,8 @@ class _Tables:
 
     def rows(self) -> tuple[list[list[int]], list[int]]:
         """The fields of all messages, and the slots that they clear."""
-        rows, clears = [], []
+        rows: list[list[int]] = []
+        clears: list[int] = []
         for table, oneofs in zip(self.messages, self.oneofs, strict=True):
             for number, encoding, slot, message in sorted(table.values()):
                 first = len(clears)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPException
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -176,13 +176,13 @@ def _kept(registry: SchemaRegistry, number: int) -> RegisteredSchema:
 
 
 def _by_number(registry: SchemaRegistry, number: int) -> RegisteredSchema | None:
-    if number > _MOST_NUMBER or time.monotonic() < _absent.get((registry, number), 0.0):
+    if number > _MOST_NUMBER or monotonic() < _absent.get((registry, number), 0.0):
         return None
     try:
         return _kept(registry, number)
     except LookupError:
         _absent.pop((registry, number), None)
-        _absent[registry, number] = time.monotonic() + _ABSENT_SECONDS
+        _absent[registry, number] = monotonic() + _ABSENT_SECONDS
         if len(_absent) > _ABSENT_KEPT:
             _absent.pop(next(iter(_absent)), None)
         return None
