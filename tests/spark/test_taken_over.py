@@ -79,7 +79,7 @@ def test_a_run_that_was_taken_over_ends_with_one_message_and_nothing_is_doubled(
                 tmp_path / "in" / "later.parquet",
                 lambda path: (tmp_path / "more" / "000.parquet").replace(path),
             )
-            said, told = first.communicate(timeout=240)
+            said, told = first.communicate(timeout=120)
             _await(lambda: read_published(layout, "orders").last >= 3)
             assert second.state == "running"
     finally:

@@ -201,6 +201,8 @@ class BatchAnswerer:
 
     def _repeat(self, published: Published, offsets: str | None) -> None:
         """Takes note of a batch that is published already."""
+        # by this run's start before, or by a run that has taken over
+        self._layout.ledger.writer.commit()
         refuse_others(self._stream, published.figures, offsets, self._layout.spark(self._stream))
         # of one that was merged long ago this was done for later batches too
         if published.files is not None:
