@@ -14,8 +14,7 @@ sides   Ours (`deadline_policy` planned), best effort, which works on each windo
 DSR     Share of the windows that are visible in time. Visible: of ours, another process that looks every 10 ms has found the manifest; of
         Spark's, the row is in the driver (foreachBatch). In time: no later than the deadline after the window was created. By the feed that is
         when the first file could be read that holds a tuple beyond its end: all of the ingest counts. By the lane it is the arrival that it reports.
-bound   What nobody can exceed by the costs that are measured: two cores, the cheapest views first; of a view none if an order and what passes at
-        least from the file until its window is noticed (one of ten, while costs are measured) take longer than its deadline.
+bound   What nobody can exceed by the costs that are measured: two cores, the cheapest views first.
 busy    Beside the same at the least and the largest load a second stream that always has a next batch of 400,000 tuples.
 slots   Sessions have a slot for tasks more than cores, as `penstock run` makes them: `local[3]` with `spark.default.parallelism` 2. The same of ours on one
         with as many slots as cores, of which orders take all but one.
@@ -67,11 +66,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What an order takes: `seconds = floor + turn * turns`, and from the file until its window is noticed at least `notice`."""
+    """What an order takes: `seconds = floor + turn * turns`."""
 
     floor: float
     turn: float
-    notice: float = 0.0
 
     def turns(self, load: float) -> dict[View, int]:
         """Turns of the loop of each view with which all instances ask for that load."""
@@ -81,8 +79,7 @@ class Costs:
     def bound(self, turns: Mapping[View, int]) -> float:
         """The share of the instances that can be in time at most: the cheapest views first."""
         left, share = float(CORES * HOP_SECONDS), 0.0
-        costs = {view: self.floor + self.turn * each for view, each in turns.items()}
-        for seconds in sorted(each for view, each in costs.items() if self.notice + each <= view.deadline):
+        for seconds in sorted(self.floor + self.turn * each for each in turns.values()):
             share += min(1.0, left / seconds)
             left = max(0.0, left - seconds)
         return share / len(turns)
@@ -136,8 +133,7 @@ def measured_costs(spark: SparkSession, folder: Path) -> Costs:
         for view in VIEWS
     ]
     turn, floor = np.polyfit([turns[view] for view in VIEWS], medians, 1)
-    lag = [each.noticed - found.fed.created(each.end) for each in found.outcomes if each.end in counted]
-    return Costs(max(0.0, float(floor)), float(turn), float(np.quantile(lag, 0.1)))
+    return Costs(max(0.0, float(floor)), float(turn))
 
 
 def figures(load: float, side: str, bound: float, found: Answered) -> Figures:
@@ -255,8 +251,7 @@ def main() -> int:
         spark = _session(CORES + 1)
         costs = measured_costs(spark, Path(place) / "costs")
         console.print(
-            f"an order takes {costs.floor:.3f} s and {1e6 * costs.turn:.1f} us a turn of its loop over all tuples; "
-            f"a window is noticed {costs.notice:.3f} s after its file at the earliest"
+            f"an order takes {costs.floor:.3f} s and {1e6 * costs.turn:.1f} us a turn of its loop over all tuples"
         )
         for slots, cells in ((CORES + 1, plain), (CORES, tight)):
             spark = _session(slots)

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InputError, TypeMismatchError
+from penstock.errors import CheckpointError, InputError, TypeMismatchError
 from penstock.spark.sinks import delta
 from penstock.spark.sinks.delivery import Form
 from penstock.spark.storage.formats import SINK
@@ -110,6 +110,25 @@ def test_a_table_that_another_run_makes_meanwhile_gets_no_delivery_twice(tmp_pat
 
     Overtaken(path, (), 0).deliver(delivery)
     assert rows_of(path) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [(None, "lacks the deliveries 0 to 1"), (0, "lacks the deliveries 1 to 1"), (3, "has delivery 3")],
+)
+def test_a_table_of_another_time_than_the_folder_is_refused(
+    tmp_path: Path, known: int | None, told: str
+) -> None:
+    path = str(tmp_path / "table")
+
+    def delivery(number: int) -> Any:
+        rows = pa.table({"a": [number]})
+        return SimpleNamespace(sink="x", number=number, view="v", batch=0, form=Form("append"), rows=rows)
+
+    for number in range(0 if known is None else known + 1):
+        delta._DeltaTarget(path, (), 0).deliver(delivery(number))
+    with pytest.raises(CheckpointError, match=told):
+        delta._DeltaTarget(path, (), 0).deliver(delivery(2))
 
 
 def test_a_new_results_folder_is_another_writer(folder: Folder, tmp_path: Path) -> None:

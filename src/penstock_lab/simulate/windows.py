@@ -204,11 +204,12 @@ def _from_history(
 ) -> list[Answer]:
     """The batch side: corrects final windows that tuples first .. last - 1 belong to."""
     answers = []
-    for view, start in sorted(operator.beyond):
-        end = start + operator.views[view].plan.windows.size
+    for name, start in sorted(operator.beyond):
+        view = operator.views[name]
+        end = start + view.plan.windows.size
         known, now = (_history(arrivals, operator, start, end, count) for count in (first, last))
         assert now is not None, "the tuples that have just come"
-        answer = operator.answer_from_history(view, start, known, now, _HISTORY + number)
+        answer = view.answer_from_history(start, known, now, _HISTORY + number)
         answers += [] if answer is None else [answer]
     operator.beyond.clear()
     return answers

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks, StreamTime
-from penstock.operators.windows.content import Content
 from penstock.operators.windows.lifecycle import Beginning
 from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.selections import SelectedPanes, Selections
@@ -219,24 +218,6 @@ class WindowOperator:
         self._clocks.adjust(most_delay, max(least_horizon, *sizes))
         for view in self.views.values():
             view.corrector.gamma = gamma
-
-    def answer_from_history(
-        self, name: str, start: int, before: Content | None, now: Content, revision: int
-    ) -> Answer | None:
-        """Corrects a final window.
-
-        Args:
-            name: the view.
-            start: the window's start.
-            before: its tuples but for those that have just come, None where there were none.
-            now: all of them.
-            revision: of the correction.
-
-        Returns:
-            The groups that differ, None where none does or the view is gone.
-        """
-        view = self.views.get(name)
-        return None if view is None else view.answer_from_history(start, before, now, revision)
 
     def _take_in(self, batch: PaneBatch) -> None:
         partials = batch.partials

@@ -218,7 +218,17 @@ class View:
     def answer_from_history(
         self, start: int, before: Content | None, now: Content, revision: int
     ) -> Answer | None:
-        """See `WindowOperator.answer_from_history`."""
+        """Corrects a final window.
+
+        Args:
+            start: the window's start.
+            before: its tuples but for those that have just come, None where there were none.
+            now: all of them.
+            revision: of the correction.
+
+        Returns:
+            The groups that differ, None where none does.
+        """
         changes = self.corrector.from_history(before, now)
         if not changes.rows.num_rows:
             return None

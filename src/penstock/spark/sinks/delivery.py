@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.errors import InputError
+from penstock.errors import CheckpointError, InputError
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, rows_as_json
 from penstock.spark.results.stored_rows import Ints
@@ -202,3 +202,28 @@ def refuse_missing(
                 f"{where}: {option} names column {name}, which does not exist; existing columns: {', '.join(columns)}"
             )
     return tuple(known[name.lower()] for name in key)
+
+
+def is_taken(delivery: Delivery, known: int | None, target: str) -> bool:
+    """Whether a target that stores the number of each delivery has this one; else it has the one before.
+
+    Args:
+        delivery: which.
+        known: the number of the newest one that the target has; None: none.
+        target: names it, for messages.
+
+    Raises:
+        CheckpointError: it has a later one, or lacks some before.
+    """
+    newest = -1 if known is None else known
+    if newest > delivery.number:
+        raise CheckpointError(
+            f"{target} has delivery {newest} of this sink, and the results folder only planned {delivery.number}: the folder was restored "
+            "from an older copy"
+        )
+    if newest < delivery.number - 1:
+        raise CheckpointError(
+            f"{target} lacks the deliveries {newest + 1} to {delivery.number - 1} of this sink: it was restored from an older copy, or created "
+            "again. Restore it, or name another table: a new one gets all rows"
+        )
+    return newest == delivery.number

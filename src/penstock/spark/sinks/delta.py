@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.errors import CheckpointError, SqlError, TypeMismatchError
+from penstock.errors import SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
 from penstock.spark.sinks import options
-from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts
+from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts, is_taken
 from penstock.spark.sinks.providers import Opens, PlainTarget, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 
@@ -43,7 +43,7 @@ class _DeltaTarget(PlainTarget):
     def deliver(self, delivery: Delivery) -> None:
         is_upsert = delivery.form.mode == "upsert"
         table = self._current() or self._created(delivery.upserts.rows if is_upsert else delivery.rows)
-        if _is_taken(table, delivery):
+        if is_taken(delivery, table.transaction_version(delivery.sink), "the table"):
             return
         if is_upsert:
             self._upsert(table, delivery, delivery.upserts)
@@ -85,7 +85,7 @@ class _DeltaTarget(PlainTarget):
             # a merge that adds columns fills them in rows that it leaves as they are
             self._append(table, changed.rows.slice(0, 0), None)
             table.update_incremental()
-            if _is_taken(table, delivery):
+            if is_taken(delivery, table.transaction_version(delivery.sink), "the table"):
                 return
         source = _with_deleted(changed)
         key = delivery.form.key
@@ -108,21 +108,6 @@ class _DeltaTarget(PlainTarget):
         except Exception as error:
             # the rows are there: the next time does it
             _log.warning("cannot merge the small files of the Delta table %s: %s", self._path, error)
-
-
-def _is_taken(table: DeltaTable, delivery: Delivery) -> bool:
-    """Whether a table has a delivery.
-
-    Raises:
-        CheckpointError: it has later ones.
-    """
-    known = table.transaction_version(delivery.sink)
-    if known is not None and known > delivery.number:
-        raise CheckpointError(
-            f"the table has delivery {known} of this sink, and the results folder only planned {delivery.number}: the folder "
-            "was restored from an older copy"
-        )
-    return known == delivery.number
 
 
 def _committed_as(delivery: Delivery) -> CommitProperties:

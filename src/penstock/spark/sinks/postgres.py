@@ -6,6 +6,7 @@ for dead cannot commit behind its successor.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.errors import CheckpointError, InputError, SqlError, TypeMismatchError
+from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
 from penstock.spark.sinks import options
-from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts
+from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts, is_taken
 from penstock.spark.sinks.postgres_types import PostgresColumn, all_columns, copy_texts, postgres_columns
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
@@ -171,7 +172,8 @@ class _PostgresTarget:
         if key:
             server = cursor.connection.info.server_version
             nulls = " NULLS NOT DISTINCT" if server >= _NULLS_EQUAL else ""
-            index = f"{self._server.parts[-1]}_penstock_key"
+            of = " ".join((self._server.table, *(each.name for each in key)))
+            index = f"penstock_key_{hashlib.sha256(of.encode()).hexdigest()[:16]}"
             text = "CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})" + nulls
             cursor.execute(self._sql(text, self._named(index), self._table, self._list(key)))
         self._known, self._is_ready = {each.name for each in columns}, True
@@ -185,7 +187,7 @@ class _PostgresTarget:
         """Whether the table has a delivery; its row among the numbers is locked.
 
         Raises:
-            CheckpointError: it has a later one.
+            CheckpointError: it has a later one, or lacks some before.
         """
         cursor.execute(
             self._sql(
@@ -198,13 +200,7 @@ class _PostgresTarget:
             self._sql("SELECT delivered FROM {} WHERE sink = %s FOR UPDATE", self._numbers), (delivery.sink,)
         )
         found = cursor.fetchone()
-        known = -1 if found is None else int(found[0])
-        if known > delivery.number:
-            raise CheckpointError(
-                f"table {self._server.table} has delivery {known} of this sink, and the results folder only planned {delivery.number}: the "
-                "folder was restored from an older copy"
-            )
-        return known == delivery.number
+        return is_taken(delivery, None if found is None else int(found[0]), f"table {self._server.table}")
 
     def _copy(
         self, cursor: Cursor[Any], table: Any, rows: pa.Table, columns: Sequence[PostgresColumn]

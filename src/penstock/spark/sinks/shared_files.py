@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 import pyarrow as pa
 
@@ -17,11 +18,11 @@ _MOST_BYTES = 64 << 20
 
 
 class SharedFiles:
-    """Keeps the rows of the newest small files; any thread may read."""
+    """Keeps the rows of the newest small files; any thread may read. Who reads one file holds up no reader of another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[StorePath, Sequence[pa.RecordBatch]] = OrderedDict()
+        self._known: OrderedDict[StorePath, Future[Sequence[pa.RecordBatch]]] = OrderedDict()
         self._bytes = 0
 
     def read(self, path: StorePath) -> Sequence[pa.RecordBatch]:
@@ -32,12 +33,28 @@ class SharedFiles:
         """
         with self._lock:
             known = self._known.get(path)
+            is_first = known is None
             if known is None:
-                known = self._known[path] = list(batches_of(path))
-                self._bytes += _bytes_of(known)
-                while self._bytes > _MOST_BYTES and len(self._known) > 1:
-                    self._bytes -= _bytes_of(self._known.popitem(last=False)[1])
-            return known
+                known = self._known[path] = Future()
+        if is_first:
+            self._fill(path, known)
+        return known.result()
+
+    def _fill(self, path: StorePath, known: Future[Sequence[pa.RecordBatch]]) -> None:
+        try:
+            rows = list(batches_of(path))
+        except BaseException as error:
+            with self._lock:
+                del self._known[path]
+            known.set_exception(error)
+            return
+        known.set_result(rows)
+        with self._lock:
+            self._bytes += _bytes_of(rows)
+            for other in [each for each, found in self._known.items() if found.done() and each != path]:
+                if self._bytes <= _MOST_BYTES:
+                    break
+                self._bytes -= _bytes_of(self._known.pop(other).result())
 
 
 def _bytes_of(batches: Sequence[pa.RecordBatch]) -> int:

@@ -208,7 +208,7 @@ class Layout:
             epoch: of the run.
         """
         document = read_json(self._spark_folders, _SPARK_FOLDERS)
-        number = self._spark_number()
+        number = 0 if document is None else int(document["number"])
         remove_other_checkpoints(self.checkpoint, number)
         is_known = document is None or before is None or document["epoch"] == before.epoch
         if not is_known or (before is not None and before.is_elsewhere and not before.is_closed):
