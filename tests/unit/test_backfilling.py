@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -130,8 +130,10 @@ class Stream:
 
 
 @pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
-    return Stream(tmp_path, monkeypatch)
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
+    made = Stream(tmp_path, monkeypatch)
+    yield made
+    made.log.close()
 
 
 def test_a_mark_that_cannot_be_written_gives_nothing_twice(

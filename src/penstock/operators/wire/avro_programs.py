@@ -32,8 +32,15 @@ _MOMENTS = {
 }  # fmt: skip
 
 
+#: how many schemas may lie within each other where they are written out
+MOST_NESTED = 100
+
+
 class AvroSchemaError(ValueError):
     """A text is no Avro schema of a record; the message says why."""
+
+
+_TOO_DEEP = f"the schema is nested more than {MOST_NESTED} levels deep"
 
 
 class AvroSchema:
@@ -51,8 +58,10 @@ class AvroSchema:
             given = json.loads(text)
         except ValueError as error:
             raise AvroSchemaError(f"the schema is not JSON: {error}") from None
+        except RecursionError:
+            raise AvroSchemaError(_TOO_DEEP) from None
         self._named: dict[str, Any] = {}
-        self.root = self._resolved(given, "")
+        self.root = self._resolved(given, "", MOST_NESTED)
         if not self.is_record(self.root):
             raise AvroSchemaError("the schema is not one of a record")
 
@@ -102,10 +111,12 @@ class AvroSchema:
             return WireType(str(kind), str(kind))
         return None
 
-    def _resolved(self, schema: Any, space: str) -> Any:
+    def _resolved(self, schema: Any, space: str, levels: int) -> Any:
         """A schema with types in the place of their names; types within themselves make it a circle."""
+        if levels == 0:
+            raise AvroSchemaError(_TOO_DEEP)
         if isinstance(schema, list):
-            return [self._resolved(each, space) for each in schema]
+            return [self._resolved(each, space, levels - 1) for each in schema]
         if isinstance(schema, str):
             if schema in _PRIMITIVES or schema == "null":
                 return schema
@@ -124,13 +135,14 @@ class AvroSchema:
             self._named[name if "." in name or not space else f"{space}.{name}"] = found
             if kind in ("record", "error"):
                 found["fields"] = [
-                    {**each, "type": self._resolved(each["type"], space)} for each in schema["fields"]
+                    {**each, "type": self._resolved(each["type"], space, levels - 1)}
+                    for each in schema["fields"]
                 ]
         elif kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
-            found[part] = self._resolved(schema[part], space)
+            found[part] = self._resolved(schema[part], space, levels - 1)
         else:
-            found["type"] = self._resolved(kind, space)
+            found["type"] = self._resolved(kind, space, levels - 1)
         return found
 
 
