@@ -16,6 +16,8 @@ from penstock.spark.recovery.messages import first_line
 
 _log = logging.getLogger(__name__)
 
+#: niceness of orders and corrections: where both want more than there is, the ingest gets four times the processor time that they get
+LOW_PRIORITY = 6
 #: variable of a worker's environment
 _NICENESS = "PENSTOCK_NICENESS"
 

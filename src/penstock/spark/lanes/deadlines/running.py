@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.lanes.cells import CellJobs, give_way
+from penstock.spark.lanes.cells import LOW_PRIORITY, CellJobs, give_way
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport, OrderTask
 from penstock.spark.publication.staged import WrittenFile
@@ -18,8 +18,6 @@ from penstock.spark.storage.store_paths import StorePath
 
 #: an order that has not come back so long after its time was over never returns to Python: its job is cancelled, seconds
 _GRACE = 0.5
-#: of the workers of orders: where both want more than there is, the ingest gets four times the processor time that an order gets
-_NICENESS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +139,11 @@ class RunningOrders:
 
     def warm(self) -> None:
         """Starts the workers of orders, which are others than the ingest's: the first window does not wait for them."""
-        CellJobs(self._spark, self._name, niceness=_NICENESS).run(_warm, range(self._most))
+        CellJobs(self._spark, self._name, niceness=LOW_PRIORITY).run(_warm, range(self._most))
 
     def start(self, orders: Sequence[RunningOrder]) -> Lot:
         """Begins a lot of orders, in a thread of its own."""
-        lot = Lot(orders, CellJobs(self._spark, self._name, niceness=_NICENESS))
+        lot = Lot(orders, CellJobs(self._spark, self._name, niceness=LOW_PRIORITY))
         self._running.add(lot)
         self._threads.submit(self._run, lot)
         return lot

@@ -11,6 +11,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows.history import Beyond, FinalWindows
 from penstock.operators.windows.shard import Shard, pane_batch
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
@@ -57,6 +58,7 @@ class CorrectionTask:
 
     def __call__(self, cell: CorrectionCell) -> list[StagedResults]:
         """Answers the windows of one shard; those that do not differ are left out."""
+        give_way()
         program = self.program.value
         shard = Shard.of(program.program)
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.shard)

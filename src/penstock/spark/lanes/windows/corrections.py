@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from penstock.errors import DamagedError
 from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import WindowProgram
-from penstock.spark.lanes.cells import CellJobs
+from penstock.spark.lanes.cells import LOW_PRIORITY, CellJobs
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows.correction_task import (
     CorrectionCell,
@@ -36,6 +36,7 @@ from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import StagedResults
+from penstock.spark.sessions.slots import task_slots
 from penstock.spark.storage.formats import TO_CORRECT
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.store_paths import StorePath, remove_folder
@@ -151,7 +152,9 @@ class Corrections:
         self.documents = context.layout.corrections(stream)
         self._log = LogReader(context.layout.log(stream))
         self._history = History(self._log)
-        self._jobs = CellJobs(context.spark, self.name)
+        self._jobs = CellJobs(context.spark, self.name, niceness=LOW_PRIORITY)
+        #: early answers find a slot: a job of corrections takes half of them
+        self._most_tasks = max(1, task_slots(context.spark) // 2)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, stream)
         self._retries = Retries(
             stream,
@@ -371,4 +374,10 @@ class Corrections:
             revision=FIRST_REVISION + windows.entry,
             scratch=scratch,
         )
-        return _Answered(windows, scratch, [each for own in self._jobs.run(task, cells) for each in own])
+        results: list[StagedResults] = []
+        for first in range(0, len(cells), self._most_tasks):
+            if self._stopping.is_set():
+                return _Answered(windows, scratch, [])
+            for own in self._jobs.run(task, cells[first : first + self._most_tasks]):
+                results += own
+        return _Answered(windows, scratch, results)
