@@ -218,6 +218,8 @@ class KafkaBroker:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
+            # by default half of the heap in one piece, which is not always there
+            "log.cleaner.dedupe.buffer.size": 8 << 20,
         }
         self._topics.mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
