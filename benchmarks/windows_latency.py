@@ -5,7 +5,7 @@ time of its making. The engine answers SUM and COUNT by 100 keys a second. Of ev
 from the newest event time in it to its publication, in parts: until the ingest batch began (the file, Spark's listing,
 the end of the batch before), the ingest batch, until the cut began, the cut. The first batches
 are not counted. How long a window waits for late tuples, its slack, is not in it: the newest tuple is the one that closes
-the window. That is the part `order`; the part `late` has tuples that come late, and is told in `windows_late.py`. In the part `beyond` 5 % of
+the window. That is the part `order`. The part `having` has the same view with HAVING, judged by the worker, and by Spark. The part `late` has tuples that come late, and is told in `windows_late.py`. In the part `beyond` 5 % of
 10,000 tuples/s come 10 to 60 s late where a window is final after 2 s, so that they correct final windows: early answers are timed with them
 and without, and every window must be DuckDB's in the end. The part `policies` is told in `windows_policies.py`. The exit code is 1 where what is expected does not hold.
 
@@ -44,7 +44,9 @@ RATES = (10_000, 500_000)
 FILE_SECONDS = 0.1
 KEYS = 100
 STEPS = ("until ingest", "ingest", "until cut", "cut")
-PARTS = ("order", "late", "beyond", "policies")
+PARTS = ("order", "having", "late", "beyond", "policies")
+#: what is judged nowhere, by the worker, and by Spark in a job of its own; each keeps all groups
+HAVING = {"none": "", "the worker": " HAVING count(*) > 0", "Spark": " HAVING count(*) + 0 > 0"}
 BEYOND_SHARE, BEYOND_SECONDS, MOST_DELAY_SECONDS = 0.05, (10.0, 60.0), 2.0
 
 
@@ -85,7 +87,9 @@ def produce(folder: Path, rate: int, seconds: float, beyond: float) -> None:
         put_file(folder, number, table)
 
 
-def measure(spark: SparkSession, rate: int, seconds: float, beyond: float = 0.0) -> Measured:
+def measure(
+    spark: SparkSession, rate: int, seconds: float, beyond: float = 0.0, having: str = ""
+) -> Measured:
     """Runs the view over a stream in real time, and then to the end of the stream."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "in"
@@ -95,7 +99,11 @@ def measure(spark: SparkSession, rate: int, seconds: float, beyond: float = 0.0)
             table = (
                 f"CREATE TABLE tuples ({COLUMNS}) USING parquet OPTIONS (path '{folder}', event_time 'ts')"
             )
-            return Engine(spark, max_delay_seconds=MOST_DELAY_SECONDS).execute(table).view("sums", QUERY)
+            return (
+                Engine(spark, max_delay_seconds=MOST_DELAY_SECONDS)
+                .execute(table)
+                .view("sums", QUERY + having)
+            )
 
         run = engine().start(Path(place) / "out")
         total = WARM_SECONDS + seconds
@@ -169,6 +177,26 @@ def in_order(spark: SparkSession, small: bool) -> None:
     Console(width=150).print(table)
 
 
+def judged(spark: SparkSession, small: bool, expect: Expectations) -> None:
+    """Measures the view with HAVING, and without."""
+    table = Table("HAVING is judged by", "batches", "p50 s", "p99 s", "cut, p50 s")
+    cuts = {}
+    for who, having in HAVING.items():
+        found = measure(spark, RATES[0], 25.0 if small else 60.0, having=having)
+        cuts[who] = float(np.median(found.steps[:, STEPS.index("cut")]))
+        quantiles = [f"{each:.2f}" for each in np.quantile(found.seconds, (0.5, 0.99))]
+        table.add_row(who, str(len(found.steps)), *quantiles, f"{cuts[who]:.2f}")
+        expect.hold(
+            f"HAVING by {who}: every row is DuckDB's",
+            found.rows > 0 and not found.wrong,
+            f"{found.rows:,} rows",
+        )
+    Console(width=150).print(table)
+    expect.at_most(
+        "a cut with HAVING in the worker, times one without", cuts["the worker"] / cuts["none"], 1.25
+    )
+
+
 def beyond(spark: SparkSession, small: bool, expect: Expectations) -> None:
     """Measures early answers with tuples that correct final windows, and without."""
     seconds = 25.0 if small else 60.0
@@ -200,6 +228,8 @@ def main(small: bool, parts: Sequence[str]) -> int:
     expect = Expectations()
     if "order" in parts:
         in_order(spark, small)
+    if "having" in parts:
+        judged(spark, small, expect)
     if "late" in parts:
         late(spark, small, expect)
     if "beyond" in parts:

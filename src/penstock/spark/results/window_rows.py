@@ -23,6 +23,7 @@ from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFil
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import (
+    BEFORE,
     CORRECTED,
     DELETE,
     FINAL,
@@ -38,7 +39,7 @@ from penstock.spark.results.window_schemas import (
     result_parts,
     result_schema,
 )
-from penstock.spark.results.window_staging import BEFORE, StagedResults, raw_schema, written
+from penstock.spark.results.window_staging import StagedResults, raw_schema, written
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundWindow
 
@@ -93,7 +94,9 @@ def make_results(
     frames = []
     for (operator, _), files in by_view.items():
         bound = view(files[0])
-        frame = published_frame(spark, spark_schema(raw_schema(bound)), [each.written.path for each in files])
+        frame = published_frame(
+            spark, spark_schema(raw_schema(bound)), [file.path for each in files for file in each.left]
+        )
         results = _results(spark, bound, frame.coalesce(1))
         stage = _stager(operator, files[0], result_schema(bound), store, has_having=bound.having is not None)
         frames.append(results.mapInArrow(stage, "made BINARY"))
@@ -221,6 +224,8 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
 def _stager(
     operator: int, staged: StagedResults, schema: pa.Schema, store: BatchFiles | None, *, has_having: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    (raw,) = staged.left
+
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = [pa.Table.from_batches([batch]) for batch in batches]
         more = sum(pc.sum(table.column(_CHANGE)).as_py() or 0 for table in tables if has_having)
@@ -228,9 +233,9 @@ def _stager(
         rows = pa.concat_tables([schema.empty_table(), *own])
         made = MadeResults(operator, 0, (), staged.view if has_having else "", more)
         if rows.num_rows:
-            file = written(staged.file.kind, rows)
+            file = written(raw.kind, rows)
             if store is None:
-                made = replace(made, left=[file.left(staged.written.path.parent)])
+                made = replace(made, left=[file.left(raw.path.parent)])
             else:
                 made = replace(made, files=store.put(operator, 0, [file]))
         yield pa.record_batch({"made": pa.array([pickle.dumps(made)], pa.binary())})

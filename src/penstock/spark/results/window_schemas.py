@@ -49,6 +49,8 @@ FIRST_REVISION = 1_000_000
 CORRECTED = "corrected_after_final"
 #: values of OP
 UPSERT, DELETE = "upsert", "delete"
+#: of a raw file: the aggregates of the revision before, NULL where that did not know the group
+BEFORE = "_before"
 
 _PLAIN = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 
@@ -263,6 +265,6 @@ def row_type(view: BoundWindow) -> pa.StructType:
     return pa.struct([*((part.name, part.type) for part in view.window_type), *keys])
 
 
-def is_plain(view: BoundWindow) -> bool:
-    """Whether its outputs are columns of the groups, all of which are kept: no Spark is needed."""
-    return view.having is None and all(_PLAIN.fullmatch(output.expression) for output in view.outputs)
+def has_plain_outputs(view: BoundWindow) -> bool:
+    """Whether its outputs are columns of the groups: no Spark is needed to compute them."""
+    return all(_PLAIN.fullmatch(output.expression) for output in view.outputs)

@@ -1,7 +1,8 @@
 """The worker's side of window results: answers become rows of files.
 
-A view whose outputs are columns of its groups is stored as it is published. Any other is left in the scratch folder *raw*: `_w`,
-`_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark makes its results.
+A view whose outputs are columns of its groups, and whose HAVING compares them with constants, is stored as it is published. Any other is
+left in the scratch folder *raw*: `_w`, `_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark
+makes its results.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
+from penstock.spark.results.having import group_condition
 from penstock.spark.results.window_schemas import (
+    BEFORE,
     COVERAGE,
     FINAL,
     FIRST_REVISION,
@@ -31,15 +34,13 @@ from penstock.spark.results.window_schemas import (
     REVISION,
     SLACK,
     UPSERT,
-    is_plain,
+    has_plain_outputs,
     result_schema,
     row_type,
 )
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
-#: of a raw file: the aggregates of the revision before, NULL where that did not know the group
-BEFORE = "_before"
 _SECOND = 1_000_000
 #: operator and view
 _Place = tuple[int, str]
@@ -160,18 +161,18 @@ class StagedResults:
 
     Attributes:
         operator: who answers it.
-        shard: where.
         view: its name.
+        shard: where.
         raw: whether Spark has yet to make its results.
-        file: what was stored, or is left in the scratch folder.
+        file: what was stored, or is left in the scratch folder; None where HAVING leaves no row.
         said: what it says.
     """
 
     operator: int
-    shard: int
     view: str
+    shard: int
     raw: bool
-    file: StagedFile | WrittenFile
+    file: StagedFile | WrittenFile | None
     said: SaidWindows
 
     @property
@@ -190,10 +191,9 @@ class StagedResults:
         return [self.file] if isinstance(self.file, StagedFile) else []
 
     @property
-    def written(self) -> WrittenFile:
-        """The file in the scratch folder."""
-        assert isinstance(self.file, WrittenFile), "it is not stored"
-        return self.file
+    def left(self) -> Sequence[WrittenFile]:
+        """The one file, if it is in the scratch folder."""
+        return [self.file] if isinstance(self.file, WrittenFile) else []
 
 
 @dataclass(slots=True)
@@ -223,9 +223,10 @@ class ResultStage:
         with ThreadPoolExecutor(_WRITERS, "penstock-stage") as threads:
             writers = _Writers(threads, self._store)
             begun = [each for view, places in self._alike() for each in self._write(view, places, writers)]
+            files = writers.files()
             return [
-                StagedResults(operator, self.shard, name, raw, file, said)
-                for ((operator, name), raw, said), file in zip(begun, writers.files(), strict=True)
+                StagedResults(*place, self.shard, raw, next(files) if has_file else None, said)
+                for place, raw, has_file, said in begun
             ]
 
     def _store(self, written: Sequence[_Written]) -> list[StagedFile | WrittenFile]:
@@ -254,32 +255,37 @@ class ResultStage:
 
     def _write(
         self, view: BoundWindow, places: Sequence[_Place], writers: _Writers
-    ) -> Iterator[tuple[_Place, bool, SaidWindows]]:
+    ) -> Iterator[tuple[_Place, bool, bool, SaidWindows]]:
         """Makes the rows of views that are like one, and begins to write the file of each.
 
         Yields:
-            The operator and the view, whether Spark has yet to make its results, and what its file says.
+            The operator and the view, whether Spark has yet to make its results, whether it has a file, and what is said of it.
         """
-        raw = not is_plain(view)
         answers = list(chain.from_iterable(self._answers[place] for place in places))
         rows = pa.concat_tables([answer.rows for answer in answers]).combine_chunks()
         table = raw_rows(view, answers, rows)
+        condition = None if view.having is None else group_condition(view)
+        raw = not has_plain_outputs(view) or (view.having is not None and condition is None)
+        kept = None if raw or condition is None else condition.kept(table)
         if not raw:
-            table = plain_results(view, table)
+            table = plain_results(view, table if kept is None else kept.rows)
         row_bytes = table.nbytes / max(1, len(table))
         overflowed = np.append(0, np.cumsum(rows.column(OVERFLOWED).to_numpy())).tolist()
+        until = range(len(rows) + 1) if kept is None else np.append(0, np.cumsum(kept.places)).tolist()
         last = 0
         for operator, name in places:
             own = self._answers[operator, name]
             first, last = last, last + sum(answer.rows.num_rows for answer in own)
-            said = SaidWindows(rows=last - first, overflowed=overflowed[last] - overflowed[first])
+            begin, count = until[first], until[last] - until[first]
+            said = SaidWindows(rows=count, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
                 said.note(answer)
-            size = int(row_bytes * (last - first))
-            writers.write(
-                operator, view_kind(operator, name), table.slice(first, last - first), size, raw=raw
-            )
-            yield (operator, name), raw, said
+            if kept is not None:
+                said.judged(count, count - int(kept.more[first:last].sum()))
+            if count:
+                kind = view_kind(operator, name)
+                writers.write(operator, kind, table.slice(begin, count), int(row_bytes * count), raw=raw)
+            yield (operator, name), raw, count > 0, said
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class ViewOrders:
                 report,
                 task.staging,
                 (
-                    *(each.written for each in report.results if not each.raw),
+                    *(file for each in report.results if not each.raw for file in each.left),
                     *left.get(task.number, ()),
                 ),
             )

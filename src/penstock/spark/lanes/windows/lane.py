@@ -294,10 +294,10 @@ class WindowLane(CutLane):
         """Corrections as the results of this cut: those that Spark need not make are stored."""
         found = []
         for each in corrected:
-            if each.raw:
+            if each.raw or not each.left:
                 found.append(each)
             else:
-                (file,) = store.put(each.operator, each.shard, [each.written])
+                (file,) = store.put(each.operator, each.shard, each.left)
                 found.append(replace(each, file=file))
         return found
 

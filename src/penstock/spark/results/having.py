@@ -1,0 +1,110 @@
+"""HAVING in the worker: conditions that compare groups with constants are judged by the kernels of shared selection.
+
+Any other condition is left to Spark, which judges it after the shards in a job of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import InputError
+from penstock.operators.selection.selector import Selector, compile_selections
+from penstock.spark.results.window_schemas import BEFORE, DELETE, OP
+from penstock.sql.conditions.bind import bind_selections
+from penstock.sql.windows.bind import BoundWindow
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGroups:
+    """What HAVING leaves of the raw rows of some answers.
+
+    Attributes:
+        rows: the groups that pass, and with what they were those that passed in the revision before only.
+        places: bool[raw rows], which of the raw rows these are.
+        more: int8[raw rows], 1, 0 or -1 by how each changes the number of results.
+    """
+
+    rows: pa.Table
+    places: Bools
+    more: npt.NDArray[np.int8]
+
+
+class GroupCondition:
+    """The condition of a view on its groups. Holds scratch space: one a thread.
+
+    Args:
+        text: over `_k0` ..., `_a0` ...
+        groups: the columns of a group.
+
+    Raises:
+        InputError: only Spark can judge it.
+    """
+
+    def __init__(self, text: str, groups: pa.Schema) -> None:
+        bound = bind_selections({"having": text}, groups, None)
+        kinds = [groups.field(column.name).type for column in bound.columns]
+        if any(pa.types.is_temporal(kind) for kind in kinds):
+            raise InputError(f"{text}: a moment is compared by the time zone of the session")
+        plan = compile_selections(bound.selections)
+        self._columns = plan.columns
+        self._selector = Selector(plan, "index")
+
+    def kept(self, raw: pa.Table) -> KeptGroups:
+        """Judge the groups of raw rows as they are, and as they were in the revision before.
+
+        Args:
+            raw: see `raw_schema`.
+        """
+        before = raw.column(BEFORE).combine_chunks()
+        names = [field.name for field in before.type]
+        then = raw
+        for name in names:
+            then = then.set_column(then.column_names.index(name), name, pc.struct_field(before, name))
+        passes = self._holds(raw)
+        passed = self._holds(then) & before.is_valid().to_numpy(zero_copy_only=False)
+        places = passes | passed
+        now = pa.array(passes[places])
+        rows, old = raw.filter(pa.array(places)), then.filter(pa.array(places))
+        for name in names:
+            chosen = pc.if_else(now, rows.column(name), old.column(name))
+            rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), chosen)
+        op = rows.schema.field(OP)
+        told = pc.if_else(now, rows.column(OP), pa.scalar(DELETE, op.type))
+        rows = rows.set_column(rows.column_names.index(OP), op, told)
+        return KeptGroups(rows.drop_columns(BEFORE), places, passes.astype(np.int8) - passed)
+
+    def _holds(self, groups: pa.Table) -> Bools:
+        columns = [groups.column(name) for name in self._columns]
+        found = self._selector.match(columns, groups.num_rows)
+        return np.diff(found.offsets).astype(np.bool_)
+
+
+def group_condition(view: BoundWindow) -> GroupCondition | None:
+    """Return the condition of a view on its groups; None where only Spark can judge it.
+
+    Args:
+        view: one with HAVING.
+    """
+    aggregates = [(f"_a{number}", each.type) for number, each in enumerate(view.plan.aggregates)]
+    keys = [(f"_k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
+    assert view.having is not None
+    if any(each.function == "approx_percentile" for each in view.plan.aggregates):
+        # a second estimate of a large group differs: what the first one was is not known any more
+        return None
+    return _condition(view.having, tuple(keys + aggregates))
+
+
+@lru_cache(256)
+def _condition(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> GroupCondition | None:
+    try:
+        return GroupCondition(text, pa.schema(groups))
+    except InputError:
+        return None
