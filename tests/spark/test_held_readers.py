@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import put_file
+from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.spark
 
-ROWS, FILES, SECONDS = 100, 15, 120
+#: the long form has more than 200 merges
+ROWS, FILES, SECONDS = 100, 450 if ALL else 15, 2_400 if ALL else 120
 
 
 def _put(folder: Path, number: int) -> None:
@@ -32,7 +35,7 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
     source.mkdir()
     _put(source, 0)
     run = (
-        Engine(spark, compact_every_batches=2)
+        Engine(spark, compact_every_batches=2, replaced_seconds=SECONDS)
         .execute(
             f"CREATE TABLE s (x BIGINT, at TIMESTAMP) USING parquet "
             f"OPTIONS (path '{source}', max_files_per_trigger '1', event_time 'at');"
@@ -51,6 +54,8 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
 
         wait_for(1)
         held = [run.results("v"), run.matches("s")]
+        # its rows are fetched at the end, one by one
+        opened = duckdb.connect().execute(f"SELECT x FROM '{output}/matches/s/*.parquet'")
         for number in range(1, FILES):
             _put(source, number)
             assert run.results("v").count() % (ROWS // 2) == 0
@@ -59,7 +64,9 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
                 windows = run.results("w")
                 rows = windows.count()
             wait_for(number + 1)
-        assert len(list(run.events("compacted"))) > 5, "files were merged"
+        merges = len(list(run.events("compacted")))
+        assert merges > FILES // 3, f"{merges} merges"
+        assert len(opened.fetchall()) == ROWS // 2
         assert held[0].count() == held[1].count() == ROWS // 2
         assert held[2].count() >= ROWS // 2 * (FILES // 2)
         assert windows.count() == rows
