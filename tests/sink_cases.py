@@ -37,6 +37,18 @@ _ROW = pa.struct([("start", MOMENT), ("end", MOMENT), ("k0", pa.string())])
 _OPERATOR = 3
 #: (city, start of the window in seconds, n, whether it is final, whether it is withdrawn)
 Revision = tuple[str | None, int, int, bool, bool]
+CUTS: list[list[Revision]] = [
+    [("a", 0, 1, False, False), ("b", 0, 7, False, False), (None, 0, 3, False, False)],
+    [("a", 0, 2, True, False), ("a", 60, 1, False, False), ("b", 0, 0, False, True)],
+    [("a", 0, 9, False, False), ("b", 0, 8, True, False), (None, 0, 4, True, False)],
+    [
+        ("a", 60, 5, False, False),
+        ("a", 60, 6, True, False),
+        ("c", 0, 1, False, False),
+        ("c", 0, 0, False, True),
+    ],
+    [("a", 0, 0, False, True), ("a", 60, 0, True, True)],
+]
 
 
 class Folder:

@@ -48,7 +48,7 @@ class Upserts:
 
     Attributes:
         rows: the newest row of each key.
-        deleted: keys whose row was withdrawn; the key's columns only.
+        deleted: keys whose row was withdrawn; the key's columns, of window views `is_final` too.
     """
 
     rows: pa.Table
@@ -158,7 +158,7 @@ def upserts(changes: pa.Table, marks: MarkColumns, key: Sequence[str]) -> Upsert
         The rows with the view's own columns, of window views `is_final` too.
     """
     final = marks.is_final
-    keyed = _flat_keys(changes, key)
+    keyed = flat_keys(changes, key)
     names = keyed.column_names
     rank = pa.array(np.zeros(changes.num_rows, np.int8)) if final is None else changes.column(final)
     keyed = keyed.append_column(_FINAL, rank.cast(pa.int8()))
@@ -172,10 +172,11 @@ def upserts(changes: pa.Table, marks: MarkColumns, key: Sequence[str]) -> Upsert
     if marks.op is None:
         return Upserts(own, own.select(list(key)).slice(0, 0))
     gone = _is_withdrawn(newest, marks.op)
-    return Upserts(own.filter(pc.invert(gone)), own.filter(gone).select(list(key)))
+    told = [*key, *([] if final is None else [IS_FINAL])]
+    return Upserts(own.filter(pc.invert(gone)), own.filter(gone).select(told))
 
 
-def _flat_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def flat_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The key's columns, a window as its start and end."""
     columns: list[pa.ChunkedArray] = []
     for name in key:

@@ -55,6 +55,7 @@ class KafkaProvider:
     promise: Promise = "at least once"
     limits = Limits()
     takes_frames = True
+    prefixes = ("kafka.",)
 
     def options(self) -> Iterable[str]:
         """The topic; whatever begins with `kafka.` is the producer's."""
