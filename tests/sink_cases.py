@@ -57,9 +57,11 @@ class Folder:
     Args:
         output: the results folder.
         compact_every: so many batches are merged; 0: none are.
+        spark: the session that sinks are declared in; most need none.
     """
 
-    def __init__(self, output: Path, compact_every: int = 0) -> None:
+    def __init__(self, output: Path, compact_every: int = 0, spark: Any = None) -> None:
+        self._spark = spark or SimpleNamespace()
         self.layout = Layout.of(output, None)
         self.ledger = self.layout.open()
         self.events = EventLog(self.layout.events)
@@ -135,7 +137,7 @@ class Folder:
     def sink(self, kind: str, view: str = SELECTION, name: str = "target", **options: str) -> Sink:
         """A sink as INSERT INTO declares it."""
         table = CreateTable(name, (), kind, options, 0, 1, f"CREATE TABLE {name}")
-        return table_sink(SimpleNamespace(), table, self.view(view), "SELECT")  # type: ignore[arg-type]
+        return table_sink(self._spark, table, self.view(view), "SELECT")
 
     def followers(
         self, is_over: Callable[[], bool], is_bounded: bool = True, **settings: Any

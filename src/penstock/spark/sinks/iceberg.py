@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
-from penstock.redaction import MASK, is_secret, users_masked
+from penstock.redaction import option_secrets_masked
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode, is_taken
 from penstock.spark.sinks.iceberg_files import delete_unreached, merge_small, upsert
@@ -74,15 +74,6 @@ class _Place:
     maintain_every: int
     keep_seconds: float
 
-    def without_secrets(self, text: str) -> str:
-        """A text without the secrets among the properties."""
-        for name, value in self.properties.items():
-            if is_secret(name) and value:
-                text = text.replace(value, MASK)
-            elif (masked := users_masked(value)) != value:
-                text = text.replace(value, masked)
-        return users_masked(text)
-
 
 class _IcebergTarget(PlainTarget):
     def __init__(self, place: _Place) -> None:
@@ -96,7 +87,9 @@ class _IcebergTarget(PlainTarget):
             raise
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
-            if (plain := self._place.without_secrets(told)) == told and error.__cause__ is None:
+            if (
+                plain := option_secrets_masked(told, self._place.properties)
+            ) == told and error.__cause__ is None:
                 raise
             raise ConnectionError(f"Iceberg: {plain}") from None
 
@@ -156,7 +149,7 @@ class _IcebergTarget(PlainTarget):
             self._expire(table, delivery.sink)
         except Exception as error:
             # the rows are there: the next time does it
-            told = self._place.without_secrets(str(error))
+            told = option_secrets_masked(str(error), self._place.properties)
             _log.warning("cannot merge the small files of the Iceberg table %s: %s", self._place.table, told)
 
     def _expire(self, table: Table, sink: str) -> None:

@@ -127,7 +127,7 @@ class SinkProvider(Protocol):
 
     Attributes:
         modes: the modes it has, the preferred one of rows that change first.
-        promise: how often the counterpart gets a row.
+        promise: how often the counterpart gets a row; where an option decides, the method `promise_of` says it of a table.
         limits: how many rows a delivery has.
     """
 
