@@ -8,7 +8,7 @@ compile() {
 }
 
 readonly uv=$1
-compile pyproject.toml --extra dev --extra delta --extra lab --extra demo --extra postgres --extra sigma --output-file requirements/dev.txt
+compile pyproject.toml --extra dev --extra delta --extra iceberg --extra lab --extra demo --extra postgres --extra sigma --output-file requirements/dev.txt
 compile requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 compile requirements/docs.in --constraint requirements/dev.txt --output-file requirements/docs.txt
 if grep -n '://' requirements/*.txt; then

@@ -37,6 +37,18 @@ _ROW = pa.struct([("start", MOMENT), ("end", MOMENT), ("k0", pa.string())])
 _OPERATOR = 3
 #: (city, start of the window in seconds, n, whether it is final, whether it is withdrawn)
 Revision = tuple[str | None, int, int, bool, bool]
+CUTS: list[list[Revision]] = [
+    [("a", 0, 1, False, False), ("b", 0, 7, False, False), (None, 0, 3, False, False)],
+    [("a", 0, 2, True, False), ("a", 60, 1, False, False), ("b", 0, 0, False, True)],
+    [("a", 0, 9, False, False), ("b", 0, 8, True, False), (None, 0, 4, True, False)],
+    [
+        ("a", 60, 5, False, False),
+        ("a", 60, 6, True, False),
+        ("c", 0, 1, False, False),
+        ("c", 0, 0, False, True),
+    ],
+    [("a", 0, 0, False, True), ("a", 60, 0, True, True)],
+]
 
 
 class Folder:
@@ -45,9 +57,11 @@ class Folder:
     Args:
         output: the results folder.
         compact_every: so many batches are merged; 0: none are.
+        spark: the session that sinks are declared in; most need none.
     """
 
-    def __init__(self, output: Path, compact_every: int = 0) -> None:
+    def __init__(self, output: Path, compact_every: int = 0, spark: Any = None) -> None:
+        self._spark = spark or SimpleNamespace()
         self.layout = Layout.of(output, None)
         self.ledger = self.layout.open()
         self.events = EventLog(self.layout.events)
@@ -123,7 +137,7 @@ class Folder:
     def sink(self, kind: str, view: str = SELECTION, name: str = "target", **options: str) -> Sink:
         """A sink as INSERT INTO declares it."""
         table = CreateTable(name, (), kind, options, 0, 1, f"CREATE TABLE {name}")
-        return table_sink(SimpleNamespace(), table, self.view(view), "SELECT")  # type: ignore[arg-type]
+        return table_sink(self._spark, table, self.view(view), "SELECT")
 
     def followers(
         self, is_over: Callable[[], bool], is_bounded: bool = True, **settings: Any

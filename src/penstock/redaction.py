@@ -7,7 +7,7 @@ user of a URI or a host (`s3a://KEY:SECRET@bucket`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 #: what a secret is replaced by
@@ -140,6 +140,23 @@ def users_masked(message: str) -> str:
     'no bucket at s3a://***@bucket/a'
     """
     return _URI_USER.sub(MASK, message)
+
+
+def option_secrets_masked(message: str, options: Mapping[str, str]) -> str:
+    """A message with the secrets among some options masked, and the users of its URIs.
+
+    >>> option_secrets_masked("no user me:1234", {"kafka.sasl.password": "1234"})
+    'no user me:***'
+    """
+    for name, value in options.items():
+        if is_secret(name):
+            for secret in (value, *_INNER.findall(value)):
+                if len(secret) >= _LEAST_CHARACTERS:
+                    message = message.replace(secret, MASK)
+        else:
+            for user in _USER.findall(value):
+                message = message.replace(user, MASK)
+    return users_masked(message)
 
 
 def _password(text: str, start: int, end: int) -> list[str]:

@@ -26,6 +26,7 @@ from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.postgres import PostgresServer
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+catalogs = pytest.importorskip("pyiceberg.catalog", reason="the package pyiceberg is not installed")
 psycopg = pytest.importorskip("psycopg", reason="the package psycopg is not installed")
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
@@ -169,15 +170,19 @@ def _once(kafka: KafkaBroker, topic: str) -> list[dict[str, object]]:
 def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """A selection and a window view in Delta and PostgreSQL: each row once, whenever the driver is killed."""
+    """A selection and a window view in Delta, Iceberg and PostgreSQL: each row once, whenever the driver is killed."""
     orders, table = Orders(tmp_path / "in"), f"t_{uuid.uuid4().hex[:8]}"
     by_name = "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w"
     statements = [orders.script({"large": VIEWS["large"], "by_name": by_name})]
     server = f"url '{postgres.url}', user '{postgres.user}', password '{postgres.password}'"
+    lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
+    catalog = ", ".join(f"catalog.{name} '{value}'" for name, value in lake.items())
     for view in ("large", "by_name"):
         statements += [
             f"CREATE TABLE delta_{view} USING delta OPTIONS (path '{tmp_path / view}');",
             f"INSERT INTO delta_{view} SELECT * FROM {view};",
+            f"CREATE TABLE lake_{view} USING iceberg OPTIONS ({catalog}, table 'db.{view}');",
+            f"INSERT INTO lake_{view} SELECT * FROM {view};",
             f"CREATE TABLE pg_{view} USING postgres OPTIONS ({server}, dbtable '{table}_{view}');",
             f"INSERT INTO pg_{view} SELECT * FROM {view};",
         ]
@@ -192,17 +197,24 @@ def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
             postgres.start()
     layout = Layout.of(tmp_path / "out", None)
     asked = psycopg.connect(postgres.url, user=postgres.user, password=postgres.password)
+    tables = {
+        each: catalogs.load_catalog("default", **lake).load_table(f"db.{each}")
+        for each in ("large", "by_name")
+    }
     wanted = plain_rows(layout, "large", 0)
     assert wanted is not None
     ids = sorted(wanted.rows.column("id").to_pylist())
     assert ids
     assert sorted(deltalake.DeltaTable(tmp_path / "large").to_pyarrow_table().column("id").to_pylist()) == ids
+    assert sorted(tables["large"].scan().to_arrow().column("id").to_pylist()) == ids
     assert [row[0] for row in asked.execute(f"SELECT id FROM {table}_large ORDER BY id").fetchall()] == ids
     answered = plain_rows(layout, "by_name", 0)
     assert answered is not None
     windows = Counter((row["name"], row["w"]["start"], row["n"]) for row in answered.rows.to_pylist())
     assert windows
     upserted = deltalake.DeltaTable(tmp_path / "by_name").to_pyarrow_table().to_pylist()
+    assert Counter((row["name"], row["w"]["start"], row["n"]) for row in upserted) == windows
+    upserted = tables["by_name"].scan().to_arrow().to_pylist()
     assert Counter((row["name"], row["w"]["start"], row["n"]) for row in upserted) == windows
     found = asked.execute(f"SELECT name, w_start, n FROM {table}_by_name").fetchall()
     assert Counter(found) == windows

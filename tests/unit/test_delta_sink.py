@@ -16,21 +16,9 @@ from penstock.spark.sinks import delta
 from penstock.spark.sinks.delivery import Form
 from penstock.spark.storage.formats import SINK
 from penstock_lab.servers.s3 import S3Server
-from sink_cases import SELECTION, WINDOWS, Folder, Revision, newest, until
+from sink_cases import CUTS, SELECTION, WINDOWS, Folder, newest, until
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
-
-CUTS: list[list[Revision]] = [
-    [("a", 0, 1, False, False), ("b", 0, 7, False, False), (None, 0, 3, False, False)],
-    [("a", 0, 2, True, False), ("a", 60, 1, False, False), ("b", 0, 0, False, True)],
-    [("a", 0, 9, False, False), ("b", 0, 8, True, False), (None, 0, 4, True, False)],
-    [
-        ("a", 60, 5, False, False),
-        ("a", 60, 6, True, False),
-        ("c", 0, 1, False, False),
-        ("c", 0, 0, False, True),
-    ],
-]
 
 
 @pytest.fixture

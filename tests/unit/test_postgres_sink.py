@@ -21,8 +21,7 @@ from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.storage.formats import SINK
 from penstock.sql.script.statements import CreateTable
 from penstock_lab.servers.postgres import PostgresServer
-from sink_cases import SELECTION, WINDOWS, Folder, newest, until
-from unit.test_delta_sink import CUTS
+from sink_cases import CUTS, SELECTION, WINDOWS, Folder, newest, until
 
 psycopg = pytest.importorskip("psycopg", reason="the package psycopg is not installed")
 

@@ -30,7 +30,8 @@ def has_form(kind: pa.DataType) -> bool:
     if types.is_list(kind) or types.is_large_list(kind):
         return has_form(kind.value_type)
     if types.is_struct(kind):
-        return all(has_form(kind.field(number).type) for number in range(kind.num_fields))
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        return all(has_form(each.type) and not _is_of_variant(each) for each in fields)
     if types.is_map(kind):
         # Spark writes other keys as it holds them: moments as numbers, binaries as addresses
         return has_form(kind.item_type) and (_is_text(kind.key_type) or types.is_integer(kind.key_type))
@@ -45,6 +46,11 @@ def has_form(kind: pa.DataType) -> bool:
         or _is_text(kind)
         or _is_binary(kind)
     )
+
+
+def _is_of_variant(field: pa.Field) -> bool:
+    """Whether a field is one of the two that a VARIANT is stored as."""
+    return b"variant" in (field.metadata or {})
 
 
 def json_lines(rows: pa.RecordBatch) -> Iterator[str]:

@@ -119,7 +119,9 @@ def table_sink(spark: SparkSession, table: CreateTable, view: SinkView, text: st
     options = {plain_option(name): value for name, value in table.options.items()}
     own = {name: value for name, value in options.items() if name not in common}
     form = _form(table, options, provider, view)
-    opens = provider.open(spark, SinkTable(table, own, view.name, view.columns, form))
+    declared = SinkTable(table, own, view.name, view.columns, form)
+    opens = provider.open(spark, declared)
+    promise_of = getattr(provider, "promise_of", None)
     begin = options.get("begin", "earliest")
     if begin not in ("earliest", "latest"):
         raise _wrong(table, "begin", begin, ("earliest", "latest"))
@@ -130,7 +132,7 @@ def table_sink(spark: SparkSession, table: CreateTable, view: SinkView, text: st
         opens,
         form,
         provider.limits,
-        provider.promise,
+        provider.promise if promise_of is None else promise_of(declared),
         getattr(provider, "takes_frames", False),
         cast(Begin, begin),
         seconds(table, options, "every", getattr(provider, "every_seconds", 0.0)),

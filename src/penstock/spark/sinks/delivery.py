@@ -48,7 +48,7 @@ class Upserts:
 
     Attributes:
         rows: the newest row of each key.
-        deleted: keys whose row was withdrawn; the key's columns only.
+        deleted: keys whose row was withdrawn; the key's columns, of window views `is_final` too.
     """
 
     rows: pa.Table
@@ -65,6 +65,7 @@ class Delivery:
         view: the view's name.
         batch: the batch that the rows are of; where they are of several, the last one.
         form: the form that the sink takes.
+        definition: of a selection, the number of the definition that the rows are of.
     """
 
     sink: str
@@ -72,6 +73,7 @@ class Delivery:
     view: str
     batch: int
     form: Form
+    definition: int | None
     _feed: ViewFeed = field(repr=False)
     _stretch: Stretch = field(repr=False)
     _spark: SparkSession = field(repr=False)
@@ -95,18 +97,26 @@ class Delivery:
         """Every row with the columns that say what became of it."""
         return self._read[0]
 
-    @property
-    def ordinals(self) -> list[str]:
-        """A text for each row of `changes` that no other row of the view has."""
-        return [f"{self._feed.prefix}{number}" for number in self._read[1].tolist()]
+    @cached_property
+    def _passed(self) -> tuple[pa.Table, Ints]:
+        rows, numbers = self._read
+        marks = self._feed.marks
+        if self.form.mode == "changes":
+            return rows, numbers
+        if marks.op is not None:
+            kept = pc.indices_nonzero(pc.invert(_is_withdrawn(rows, marks.op)))
+            rows, numbers = rows.take(kept), numbers[kept.to_numpy()]
+        return _own(rows, marks), numbers
 
     @property
     def rows(self) -> pa.Table:
         """What the mode passes on row by row: in `append` the view's own columns of rows that exist, else `changes`."""
-        if self.form.mode == "changes":
-            return self.changes
-        marks = self._feed.marks
-        return _own(_existing(self.changes, marks), marks)
+        return self._passed[0]
+
+    @property
+    def ordinals(self) -> list[str]:
+        """A text for each row of `rows` that no other row of the view has."""
+        return [f"{self._feed.prefix}{number}" for number in self._passed[1].tolist()]
 
     @property
     def upserts(self) -> Upserts:
@@ -125,20 +135,15 @@ class Delivery:
         return frame.drop(*marks.all)
 
     def json_by_spark(self) -> list[str]:
-        """Each row as a JSON object, as Spark writes it: for types that only Spark can write."""
-        frame = self.frame()
+        """Each of `rows` as a JSON object, as Spark writes it: for types that only Spark can write."""
+        # numbers behind one prefix
+        frame = self.frame().orderBy(F.length(ORDINAL), ORDINAL)
         own = [name for name in frame.columns if name not in (BATCH, ORDINAL, SINK_DEFINITION)]
         return [row.line for row in rows_as_json(frame.select(*map(quoted, own))).collect()]
 
 
 def _own(rows: pa.Table, marks: MarkColumns) -> pa.Table:
     return rows.drop_columns([name for name in rows.column_names if name in marks.all])
-
-
-def _existing(rows: pa.Table, marks: MarkColumns) -> pa.Table:
-    if marks.op is None:
-        return rows
-    return rows.filter(pc.invert(_is_withdrawn(rows, marks.op)))
 
 
 def _is_withdrawn(rows: pa.Table, op: str) -> pa.ChunkedArray:
@@ -158,7 +163,7 @@ def upserts(changes: pa.Table, marks: MarkColumns, key: Sequence[str]) -> Upsert
         The rows with the view's own columns, of window views `is_final` too.
     """
     final = marks.is_final
-    keyed = _flat_keys(changes, key)
+    keyed = flat_keys(changes, key)
     names = keyed.column_names
     rank = pa.array(np.zeros(changes.num_rows, np.int8)) if final is None else changes.column(final)
     keyed = keyed.append_column(_FINAL, rank.cast(pa.int8()))
@@ -172,10 +177,11 @@ def upserts(changes: pa.Table, marks: MarkColumns, key: Sequence[str]) -> Upsert
     if marks.op is None:
         return Upserts(own, own.select(list(key)).slice(0, 0))
     gone = _is_withdrawn(newest, marks.op)
-    return Upserts(own.filter(pc.invert(gone)), own.filter(gone).select(list(key)))
+    told = [*key, *([] if final is None else [IS_FINAL])]
+    return Upserts(own.filter(pc.invert(gone)), own.filter(gone).select(told))
 
 
-def _flat_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def flat_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The key's columns, a window as its start and end."""
     columns: list[pa.ChunkedArray] = []
     for name in key:

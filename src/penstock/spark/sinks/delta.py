@@ -94,7 +94,7 @@ class _DeltaTarget(PlainTarget):
             source, same, source_alias="s", target_alias="t", commit_properties=_committed_as(delivery)
         )
         is_newer = "(s.`is_final` OR NOT t.`is_final`)" if IS_FINAL in changed.rows.column_names else "TRUE"
-        merge = merge.when_matched_delete(predicate=f"s.`{_GONE}`")
+        merge = merge.when_matched_delete(predicate=f"s.`{_GONE}` AND {is_newer}")
         merge = merge.when_matched_update_all(
             predicate=f"NOT s.`{_GONE}` AND {is_newer}", except_cols=[_GONE]
         )

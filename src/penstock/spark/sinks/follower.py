@@ -310,7 +310,15 @@ class Follower:
         number = mark.delivered + 1
         batch = max(stretch.end.batch, stretch.begin.batch + 1)
         delivery = Delivery(
-            mark.id, number, self.sink.view, batch, self.sink.form, feed, stretch, self._context.spark
+            mark.id,
+            number,
+            self.sink.view,
+            batch,
+            self.sink.form,
+            definition,
+            feed,
+            stretch,
+            self._context.spark,
         )
         planned = Planned(stretch.feed, stretch.end, definition)
         most = self.sink.limits.rows

@@ -17,19 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
-from penstock.spark.results.texts import has_form, json_lines
+from penstock.spark.results.texts import has_form
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.digests import Digests
 from penstock.spark.sinks.lengths import seconds
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
-from penstock.spark.sinks.templates import Template
+from penstock.spark.sinks.templates import Template, objects_of
 
 #: refusals that pass
 _PASSING = (408, 425, 429)
@@ -115,7 +114,7 @@ class _HttpTarget:
             return
         if self._sent.delivery != delivery.number:
             self._sent.delivery, self._sent.keys = delivery.number, set()
-        rows = _objects(delivery.rows)
+        rows = objects_of(delivery.rows)
         if self._alerts.is_by_batch:
             values = {"view": delivery.view, "rows": rows, "count": len(rows), "key": ""}
             self._send(f"{delivery.sink}-{delivery.number}", self._alerts.many.filled(values), len(rows))
@@ -182,11 +181,6 @@ class _HttpTarget:
         with self._dead.open("ab") as file:
             file.write(json.dumps({**letter, "body": body.decode()}).encode() + b"\n")
         self._home.rejected(rows, reason, self._dead)
-
-
-def _objects(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows as JSON values, written as `penstock results` writes them."""
-    return [json.loads(line) for batch in rows.to_batches() for line in json_lines(batch)]
 
 
 class HttpProvider:

@@ -78,13 +78,20 @@ def secret(table: SinkTable, option: str) -> str | None:
     plain = option.replace("_", "")
     if f"{plain}file" not in table.options:
         return table.options.get(plain)
-    path = Path(table.options[f"{plain}file"])
+    return file_text(table, f"{option}_file", table.options[f"{plain}file"])
+
+
+def file_text(table: SinkTable, option: str, file: str) -> str:
+    """What a file that an option names holds, without spaces around it.
+
+    Raises:
+        ConnectionFailedError: it cannot be read.
+    """
     try:
-        return path.read_text().strip()
+        return Path(file).read_text().strip()
     except OSError as error:
         raise ConnectionFailedError(
-            f"table {table.name}: {option}_file cannot be read: {error}",
-            *table.statement.at(f"{option}_file"),
+            f"table {table.name}: {option} cannot be read: {error}", *table.statement.at(option)
         ) from error
 
 

@@ -240,10 +240,15 @@ class _PostgresTarget:
                 )
             )
         if changed.deleted.num_rows:
-            gone = self._stage(cursor, _GONE, changed.deleted, key)
+            final = [
+                each for each in columns if each.name in changed.deleted.column_names and each not in key
+            ]
+            gone = self._stage(cursor, _GONE, changed.deleted, [*key, *final])
             same = self._sql(
-                " AND ".join(["t.{} IS NOT DISTINCT FROM g.{}"] * len(key)),
-                *(self._named(each.name) for each in key for _ in range(2)),
+                " AND ".join(
+                    ["t.{} IS NOT DISTINCT FROM g.{}"] * len(key) + ["(g.{} OR NOT t.{})"] * len(final)
+                ),
+                *(self._named(each.name) for each in (*key, *final) for _ in range(2)),
             )
             cursor.execute(self._sql("DELETE FROM {} AS t USING {} AS g WHERE {}", self._table, gone, same))
 

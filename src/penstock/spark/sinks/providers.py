@@ -100,7 +100,7 @@ class SinkTable:
 
     Attributes:
         statement: the statement; `at` gives the place of a part for an error.
-        options: values by plain name (`plain_option`), without those of every sink; those that begin with `kafka.` as written.
+        options: values by plain name (`plain_option`), without those of every sink; those that begin with a prefix as written.
         view: the view's name.
         columns: the view's own columns.
         form: in what form the sink takes rows.
@@ -127,7 +127,7 @@ class SinkProvider(Protocol):
 
     Attributes:
         modes: the modes it has, the preferred one of rows that change first.
-        promise: how often the counterpart gets a row.
+        promise: how often the counterpart gets a row; where an option decides, the method `promise_of` says it of a table.
         limits: how many rows a delivery has.
     """
 
@@ -136,7 +136,10 @@ class SinkProvider(Protocol):
     limits: Limits
 
     def options(self) -> Iterable[str]:
-        """Return the names of its options as documentation writes them, without those of every sink."""
+        """Return the names of its options as documentation writes them, without those of every sink.
+
+        A provider may have `prefixes`: options that begin with one of these are passed on to the counterpart's client.
+        """
         ...
 
     def open(self, spark: SparkSession, table: SinkTable) -> Opens:
@@ -200,7 +203,7 @@ def refuse_unknown(table: CreateTable, provider: SinkProvider) -> None:
     """
     known = by_plain_name((*COMMON, *provider.options()))
     for name in table.options:
-        if plain_option(name) not in known and not (name.startswith("kafka.") and table.source == "kafka"):
+        if plain_option(name) not in known and not name.startswith(tuple(getattr(provider, "prefixes", ()))):
             near = meant(name, known.values())
             raise UnknownNameError(
                 f"table {table.name}: sink {table.source} has no option {name}{near} Options: {', '.join(known.values())}",

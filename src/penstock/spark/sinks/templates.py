@@ -12,7 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.errors import InputError, UnknownNameError
+from penstock.spark.results.texts import json_lines
 
 _PLACE = re.compile(r"\$\{([^{}]*)\}")
 
@@ -50,9 +53,19 @@ class Template:
                 )
         return cls(body)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its places name, each once."""
+        return tuple(dict.fromkeys(_PLACE.findall(json.dumps(self.body, ensure_ascii=False))))
+
     def filled(self, values: Mapping[str, Any]) -> bytes:
         """The body with values, JSON values by name, in its places."""
         return json.dumps(_filled(self.body, values), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def objects_of(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON values, written as `penstock results` writes them."""
+    return [json.loads(line) for batch in rows.to_batches() for line in json_lines(batch)]
 
 
 def _filled(part: Any, values: Mapping[str, Any]) -> Any:

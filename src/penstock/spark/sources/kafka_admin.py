@@ -1,4 +1,4 @@
-"""Kafka's admin client in Spark's JVM: what topics are there, which ones they are, and from where to where they go."""
+"""Kafka's admin client in Spark's JVM: what topics are there, which ones they are, and from where to where they go; and new topics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.spark.analysis.catalyst import java_class
@@ -21,6 +22,8 @@ _REQUEST, _ANSWER = "request.timeout.ms", "default.api.timeout.ms"
 _REQUEST_MS, _ANSWER_MS = 5_000, 8_000
 #: the client gives up by itself, and says why; waiting for it ends later than that
 _MORE_MS = 5_000
+#: compacted soon, so that its records are read in a moment
+_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 #: what brokers without topic ids say
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -59,15 +62,27 @@ class KafkaAdmin:
 
     def creates_topics(self) -> bool:
         """Whether the brokers create a topic when somebody writes to it."""
-        resource, kind = (
-            self._java(f"org.apache.kafka.common.config.ConfigResource{each}") for each in ("", "$Type")
-        )
         node = self._answer(self._admin.describeCluster().nodes()).iterator().next()
-        asked = resource(kind.BROKER, node.idString())
-        names = self._java("java.util.ArrayList")()
-        names.add(asked)
-        config = self._answer(self._admin.describeConfigs(names).all()).get(asked)
-        return bool(config.get("auto.create.topics.enable").value() == "true")
+        return self._setting("BROKER", node.idString(), "auto.create.topics.enable") == "true"
+
+    def keeps_the_newest(self, topic: str) -> bool:
+        """Whether a topic keeps the newest record of each key for good."""
+        return self._setting("TOPIC", topic, "cleanup.policy") == "compact"
+
+    def create_compacted(self, topic: str) -> None:
+        """Create a topic that keeps the newest record of each key for good, unless it exists."""
+        settings = self._java("java.util.HashMap")()
+        for name, value in _COMPACTED.items():
+            settings.put(name, value)
+        nothing = self._java("java.util.Optional").empty()
+        new = self._java("org.apache.kafka.clients.admin.NewTopic")(topic, nothing, nothing)
+        topics = self._java("java.util.ArrayList")()
+        topics.add(new.configs(settings))
+        try:
+            self._answer(self._admin.createTopics(topics).all())
+        except Py4JJavaError as error:
+            if "TopicExistsException" not in str(error.java_exception.toString()):
+                raise
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of topics, by name; without those of brokers that know none."""
@@ -86,6 +101,15 @@ class KafkaAdmin:
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """The offset after the last of each partition."""
         return self._offsets(partitions, self._java("org.apache.kafka.clients.admin.OffsetSpec").latest())
+
+    def _setting(self, kind: str, name: str, setting: str) -> str:
+        resource, kinds = (
+            self._java(f"org.apache.kafka.common.config.ConfigResource{each}") for each in ("", "$Type")
+        )
+        asked = resource(getattr(kinds, kind), name)
+        names = self._java("java.util.ArrayList")()
+        names.add(asked)
+        return str(self._answer(self._admin.describeConfigs(names).all()).get(asked).get(setting).value())
 
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         names = self._java("java.util.ArrayList")()

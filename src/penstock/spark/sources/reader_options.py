@@ -101,9 +101,13 @@ _OTHERS = {
 }
 
 
+#: options that another program's client reads, under these very names
+_PASSED_ON = ("kafka.", "catalog.")
+
+
 def plain_option(name: str) -> str:
     """An option as Spark reads it, which takes no notice of case: max_files_per_trigger is maxFilesPerTrigger."""
-    return name if name.startswith("kafka.") else name.replace("_", "").lower()
+    return name if name.startswith(_PASSED_ON) else name.replace("_", "").lower()
 
 
 def reader_options(source: str, stored: str | None = None) -> tuple[str, ...]:

@@ -21,7 +21,10 @@ from google.protobuf.message import DecodeError
 from penstock.errors import PenstockError
 
 _SECONDS = 10.0
+_TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND, _FORBIDDEN = 404, (401, 403)
+#: of a schema: it is not compatible, or is none
+_REFUSED = (409, 422)
 #: `error_code` of what a registry has not; any other 404 is not a registry's word
 _NO_SUBJECT, _NO_SCHEMA = (40401, 40402), (40403,)
 #: a registry has no larger numbers, and takes them for another path
@@ -108,6 +111,18 @@ class SchemaRegistry:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?format=serialized"
         return self._get(path, _NO_SUBJECT, _schema)
 
+    def register(self, subject: str, text: str) -> int:
+        """The number of an Avro schema, which becomes the newest version of a subject unless it is one already.
+
+        Raises:
+            ValueError: the registry refuses it: it is not compatible with the versions before, or may not be registered.
+            SchemaRegistryError: as above.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        found = self._get(path, (), _number, json.dumps({"schema": text}).encode())
+        assert found is not None, "nothing is absent"
+        return found
+
     def protobuf_files(self, schema: RegisteredSchema) -> list[FileDescriptorProto]:
         """The files of a Protobuf schema, each after those that it imports, the schema's own last.
 
@@ -138,11 +153,17 @@ class SchemaRegistry:
         file.name = name or file.name or "value.proto"
         files[file.name] = file
 
-    def _get(self, path: str, absent: Collection[int], parsed: Callable[[Any], Parsed]) -> Parsed | None:
+    def _get(
+        self,
+        path: str,
+        absent: Collection[int],
+        parsed: Callable[[Any], Parsed],
+        posted: bytes | None = None,
+    ) -> Parsed | None:
         """What a server answers; None where it says by an `error_code` in `absent` that it has nothing of that name."""
         told = ""
         for url in self.urls:
-            request = Request(url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+            request = Request(url + path, posted, headers={"Accept": _TYPE, "Content-Type": _TYPE})
             if self.user_info:
                 token = base64.b64encode(self.user_info.encode()).decode()
                 # another host, which a redirection leads to, does not get it
@@ -153,6 +174,8 @@ class SchemaRegistry:
             except HTTPError as error:
                 if error.code == _NOT_FOUND and _error_code(error) in absent:
                     return None
+                if posted is not None and error.code in _REFUSED:
+                    raise ValueError(f"the schema registry refuses the schema: {_message(error)}") from None
                 told = (
                     f"{url} refuses the user" if error.code in _FORBIDDEN else f"{url} answers {error.code}"
                 )
@@ -196,6 +219,18 @@ def _error_code(error: HTTPError) -> int | None:
         return None
     code = told.get("error_code") if isinstance(told, dict) else None
     return code if isinstance(code, int) else None
+
+
+def _message(error: HTTPError) -> str:
+    """What a registry says of a refusal."""
+    try:
+        return str(json.load(error)["message"])
+    except (OSError, ValueError, HTTPException, KeyError, TypeError):
+        return f"it answers {error.code}"
+
+
+def _number(answer: Any) -> int:
+    return int(answer["id"])
 
 
 def _versions(answer: Any) -> list[int]:

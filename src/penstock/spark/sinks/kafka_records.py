@@ -1,0 +1,195 @@
+"""Rows as records of Kafka: keys, headers, and values as JSON, as Avro or as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import InputError, SqlError, TypeMismatchError
+from penstock.operators.wire.avro_writer import AvroColumnError, avro_schema, avro_values
+from penstock.plan.spark_types import spark_name
+from penstock.spark.results.texts import has_form, json_lines, json_texts
+from penstock.spark.sinks import options
+from penstock.spark.sinks.delivery import Delivery
+from penstock.spark.sinks.kafka_client import Record
+from penstock.spark.sinks.providers import SinkTable
+from penstock.spark.sinks.templates import Template, objects_of
+from penstock.spark.tasks.schema_registry import SchemaRegistry
+
+URL, USER, SUBJECT = "schema.registry.url", "schema.registry.basic.auth.user.info", "schema.subject"
+RECORD_OPTIONS = ("format", "record_key", "headers", URL, USER, SUBJECT)
+_JSON, _AVRO = "json", "avro"
+#: headers that tell a repeated record
+_OWN = "penstock-"
+_BATCH, _ORDINAL, _DEFINITION = b"penstock-batch", b"penstock-ordinal", b"penstock-definition"
+
+#: the values of rows
+Encode = Callable[[Delivery, pa.Table], Sequence[bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """What records are made of.
+
+    Attributes:
+        values: of rows.
+        key: columns; (): a record has no key, or the column `key` of the query.
+        headers: names and texts with places for columns; None: none but our own.
+    """
+
+    values: Encode
+    key: tuple[str, ...]
+    headers: Template | None = field(repr=False)
+
+    def of(self, delivery: Delivery) -> list[Record]:
+        """The records of a delivery, in order."""
+        rows = delivery.rows
+        shared = [(_BATCH, str(delivery.batch).encode())]
+        if delivery.definition is not None:
+            shared.append((_DEFINITION, str(delivery.definition).encode()))
+        own = [[*shared, (_ORDINAL, each.encode())] for each in delivery.ordinals]
+        named = _headers(self.headers, rows)
+        keys = _keys(
+            rows, self.key or (("key",) if _is_plain(rows.schema) and "key" in rows.column_names else ())
+        )
+        return [
+            Record(key, value, [*ours, *theirs])
+            for key, value, ours, theirs in zip(keys, self.values(delivery, rows), own, named, strict=True)
+        ]
+
+
+def record_form(table: SinkTable) -> RecordForm:
+    """How a sink's table wants its records.
+
+    Raises:
+        InputError: an option has no allowed value, or a column has a type that the form has not.
+    """
+    key = options.columns(table, "record_key")
+    form = options.choice(table, "format", (_JSON, _AVRO))
+    template = _template(table)
+    written = [*key, *(template.names if template is not None else ())]
+    for each in table.columns:
+        if each.name in written and not has_form(each.type):
+            raise TypeMismatchError(
+                f"table {table.name}: column {each.name} is {spark_name(each.type)}, which cannot be a key or a header. CAST it.",
+                *table.statement.at("using"),
+            )
+    if form == _AVRO:
+        return RecordForm(_avro(table), key, template)
+    for option in (URL, USER, SUBJECT):
+        if option in table.options:
+            raise SqlError(
+                f"table {table.name}: {option} belongs to format 'avro'.", *table.statement.at(option)
+            )
+    if _is_plain(table.columns):
+        for each in table.columns:
+            if not _is_bytes(each.type):
+                raise TypeMismatchError(
+                    f"table {table.name}: column {each.name} is {spark_name(each.type)}; a record has text or bytes. CAST it to STRING.",
+                    *table.statement.at("using"),
+                )
+    return RecordForm(_json_values, key, template)
+
+
+def _is_plain(columns: pa.Schema) -> bool:
+    return "value" in columns.names and set(columns.names) <= {"key", "value"}
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(each(kind) for each in kinds)
+
+
+def _json_values(delivery: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
+    if _is_plain(rows.schema):
+        return _as_bytes(rows.column("value"))
+    if all(has_form(each.type) for each in rows.schema):
+        lines = [line for batch in rows.to_batches() for line in json_lines(batch)]
+    else:
+        lines = delivery.json_by_spark()
+    return [line.encode() for line in lines]
+
+
+def _as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
+    found: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
+    return found
+
+
+def _keys(rows: pa.Table, names: Sequence[str]) -> list[bytes | None]:
+    if not names:
+        return [None] * rows.num_rows
+    if len(names) > 1:
+        chosen = rows.select(list(names))
+        return [line.encode() for batch in chosen.to_batches() for line in json_lines(batch)]
+    column = rows.column(names[0])
+    if _is_bytes(column.type):
+        return _as_bytes(column)
+    texts = json_texts(column.combine_chunks())
+    return [None if text is None else text.strip('"').encode() for text in texts]
+
+
+def _template(table: SinkTable) -> Template | None:
+    text = table.options.get("headers")
+    if text is None:
+        return None
+    try:
+        template = Template.parsed(text, table.columns.names)
+    except InputError as error:
+        raise SqlError(f"table {table.name}: headers: {error}", *table.statement.at("headers")) from error
+    body = template.body
+    if not isinstance(body, dict) or not all(isinstance(each, str) for each in body.values()):
+        raise SqlError(
+            f'table {table.name}: headers is no object of texts; write {{"name": "text or ${{column}}"}}',
+            *table.statement.at("headers"),
+        )
+    if taken := [name for name in body if name.startswith(_OWN)]:
+        raise SqlError(
+            f"table {table.name}: headers has {taken[0]}; names that begin with {_OWN} are Penstock's.",
+            *table.statement.at("headers"),
+        )
+    return template
+
+
+def _headers(template: Template | None, rows: pa.Table) -> Sequence[Sequence[tuple[bytes, bytes | None]]]:
+    if template is None:
+        return [()] * rows.num_rows
+    if not template.names:
+        return [_header_values(template.body)] * rows.num_rows
+    objects = objects_of(rows.select(list(template.names)))
+    return [_header_values(json.loads(template.filled(each))) for each in objects]
+
+
+def _header_values(body: Mapping[str, Any]) -> list[tuple[bytes, bytes | None]]:
+    return [(name.encode(), _header_value(value)) for name, value in body.items()]
+
+
+def _header_value(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
+
+
+def _avro(table: SinkTable) -> Encode:
+    url = options.required(table, URL)
+    try:
+        registry = SchemaRegistry.of(url, table.options.get(USER, ""))
+    except ValueError as error:
+        raise SqlError(f"table {table.name}: {URL} {error}", *table.statement.at(URL)) from None
+    try:
+        avro_schema(table.columns, table.view)
+    except AvroColumnError as error:
+        raise TypeMismatchError(f"table {table.name}: {error}", *table.statement.at("using")) from None
+    subject = table.options.get(SUBJECT, f"{table.options.get('topic', '')}-value")
+    numbers: dict[str, int] = {}
+
+    def encode(_: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
+        schema = avro_schema(rows.schema, table.view)
+        if schema not in numbers:
+            numbers[schema] = registry.register(subject, schema)
+        return avro_values(rows, b"\0" + numbers[schema].to_bytes(4, "big"))
+
+    return encode
