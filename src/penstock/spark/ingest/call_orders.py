@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any
@@ -14,6 +15,8 @@ from penstock.monitor.figures import counted
 from penstock.operators.functions.judging import CallsProgram
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.storage.events import EventLog
+
+_log = logging.getLogger(__name__)
 
 #: calls that `explain` and an event show
 _SHOWN = 50
@@ -58,8 +61,14 @@ class CallOrders:
             own = frozenset(texts[number] for number in np.flatnonzero(program.tested[:, place] >= 0))
             branches[own] = branches.get(own, 0) + pairs
         measures = [CallMeasure(*row) for row in counts.calls.tolist()]
-        with self._lock:
-            found = self._policy.measured(texts, measures, branches, counts.tuples, seconds)
+        try:
+            with self._lock:
+                found = self._policy.measured(texts, measures, branches, counts.tuples, seconds)
+        except Exception as error:
+            # costs adaptivity, never results
+            _log.exception("cannot plan the order of functions of stream %s", self._stream)
+            self._events.record("controller_failed", stream=self._stream, batch=batch, error=repr(error))
+            return
         if found is not None:
             self._events.record(
                 "functions_reordered",
@@ -100,7 +109,7 @@ def explain_calls(calls: list[str], standing: CallsStanding | None = None) -> li
         lines.append(f"    ... {len(calls)} calls in total")
     if standing is not None and measured and standing.best != standing.order:
         lines.append(
-            f"    best order by these figures: {', '.join(standing.best[:_SHOWN])}; it would save too little to change"
+            f"    best order by these figures: {', '.join(standing.best[:_SHOWN])}; it saves too little, or the last change is too recent"
         )
     return lines
 
