@@ -21,7 +21,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -119,6 +119,9 @@ bench-network: $(INSTALLED) ## a simulated ad hoc network under three protocols:
 
 bench-text: $(INSTALLED) ## text predicates of 2,856 detection rules over recorded events beside DuckDB and pyarrow; needs ../shared/data/sigma
 	$(BIN)/python benchmarks/text_patterns.py
+
+bench-functions: java $(INSTALLED) ## users' functions in 200 selections: calls and rows/s before and after; one row in a thousand that raises
+	$(BIN)/python benchmarks/functions_spark.py
 
 bench-rules: java $(INSTALLED) ## public detection rules over recorded events on Spark: the right pairs, events a second (data beside the project)
 	$(BIN)/python benchmarks/rules_spark.py

@@ -33,8 +33,8 @@ BY_NAME = "SELECT name, window(seen, '1 minute') AS w, count(*) AS n FROM orders
 def _failing() -> dict[str, Callable[..., Any]]:
     """Functions that fail; local ones, which Spark sends to its workers whole."""
 
-    def raises(amounts: pa.Array) -> pa.Array:
-        raise ValueError(f"no rate for\n {len(amounts) > 0}")
+    def lacking(_: pa.Array) -> pa.Array:
+        raise ModuleNotFoundError("No module\n named 'rates'")
 
     def short(amounts: pa.Array) -> pa.Array:
         return amounts[1:]
@@ -48,13 +48,13 @@ def _failing() -> dict[str, Callable[..., Any]]:
     def exits(_: pa.Array) -> pa.Array:
         sys.exit(3)
 
-    return {each.__name__: each for each in (raises, short, text, number, exits)}
+    return {each.__name__: each for each in (lacking, short, text, number, exits)}
 
 
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        ("raises", "function rate raised: ValueError: no rate for True"),
+        ("lacking", "function rate raised: ModuleNotFoundError: No module named 'rates'"),
         ("short", r"function rate returned \d*99 values for \d*00 rows; return one value for each row"),
         ("text", "function rate returned string, which does not fit its declared type INT"),
         ("number", r"function rate returned int, not a pyarrow.Array"),

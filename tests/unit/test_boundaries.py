@@ -27,6 +27,7 @@ ROOMS = {
         "text",
         "rules",
         "selection",
+        "functions",
         "windows",
         "joins",
         "deadlines",

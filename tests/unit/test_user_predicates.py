@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.errors import FunctionFailedError, FunctionRaisedError
-from penstock.operators.joins.user_predicates import CALL_ROWS, PredicateProgram, UserPredicates
+from penstock.operators.functions.caller import CALL_ROWS, FunctionProgram
+from penstock.operators.joins.user_predicates import PredicateProgram, UserPredicates
 from penstock.operators.selection.selector import compile_selections
 from penstock.sql.conditions.bind import bind_selections
 
@@ -33,13 +34,15 @@ def picky(values: pa.Array) -> pa.Array:
 
 
 def true_where(function: object, *arguments: str | pa.Scalar) -> PredicateProgram:
-    return PredicateProgram(function, arguments, (pa.int64(),) * len(arguments), pa.bool_(), None)  # type: ignore[arg-type]
+    call = FunctionProgram(function, arguments, (pa.int64(),) * len(arguments), pa.bool_())  # type: ignore[arg-type]
+    return PredicateProgram(call, None)
 
 
 def where(condition: str, *arguments: str | pa.Scalar) -> PredicateProgram:
     bound = bind_selections({"": condition}, pa.schema({"_value": pa.int64()}), None, "UTC")
     types = (pa.int64(),) * len(arguments)
-    return PredicateProgram(plus, arguments, types, pa.int64(), compile_selections(bound.selections))
+    call = FunctionProgram(plus, arguments, types, pa.int64())
+    return PredicateProgram(call, compile_selections(bound.selections))
 
 
 def judged(users: UserPredicates) -> list[int]:

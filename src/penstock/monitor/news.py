@@ -106,6 +106,7 @@ _WORDS = {
     "join_exploded": "a join produced very many rows",
     "join_switched": "join order changed",
     "predicates_reordered": "order of user predicates changed",
+    "functions_reordered": "order of your functions changed",
     "losses_exceeded": "LOSS promise broken",
     "overloaded": "overloaded: most windows miss their deadline",
     "released_late": "windows released after their deadline",

@@ -15,7 +15,7 @@ _MOST = 200
 _SINGLE = frozenset(
     [
         *("run_started", "run_ended", "run_stopped", "run_failed", "run_refused", "stream_started"),
-        *("views_changed", "join_switched", "predicates_reordered", "views_failed"),
+        *("views_changed", "join_switched", "predicates_reordered", "functions_reordered", "views_failed"),
         *("lane_failed", "backfill_failed", "backfill_done", "topic_recreated"),
     ]
 )

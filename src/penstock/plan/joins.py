@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from penstock.plan.calls import Argument
+
 
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
@@ -96,19 +98,6 @@ class Comparison:
     left: str
     operator: Operator
     right: str
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What a user's function is given.
-
-    Attributes:
-        column: name of an input's column; None: the argument is a constant.
-        constant: its Spark SQL; None: it is a column.
-    """
-
-    column: str | None
-    constant: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.spark.definitions import (
     joined_columns,
     rows_schema,
 )
+from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
@@ -119,8 +120,8 @@ class Declaring:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         #: the user's aggregates, by name in upper case
         self.aggregates: dict[str, UserAggregate] = {}
-        #: names of the user's functions that take arrays and return one, and not iterators of them
-        self.on_arrays: set[str] = set()
+        #: the user's functions that take arrays and return one, and not iterators of them, by name
+        self.on_arrays: dict[str, Callable[..., Any]] = {}
         self._spark = spark
         self._settings = settings
 
@@ -398,9 +399,10 @@ class Declaring:
             conditions = {view.name: view.condition for view in selections}
             bound = self._binder(stream.source.schema, stream.host).bind(conditions)
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
-            place = stream.source.place((*bound.derived, *windows.derived))
+            place = stream.source.place((*bound.computed, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
-            lines += [*(explain_bound(bound) if selections else ()), *explain_windows(windows)]
+            calls = explain_calls([each.text for each in bound.calls])
+            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             view = deadline.bound.view
             plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
@@ -532,7 +534,9 @@ class Declaring:
         self, columns: StructType, host: SparkExpressionHost, *, declaring: bool = False
     ) -> SelectionBinder:
         require_meaning(self._spark)
-        return SelectionBinder(arrow_schema(columns), host, self._timezone, declaring=declaring)
+        return SelectionBinder(
+            arrow_schema(columns), host, self._timezone, declaring=declaring, functions=self.on_arrays
+        )
 
     def _keep_bound(
         self, staged: Declared, stream: str, binder: SelectionBinder, bound: BoundSelections
@@ -544,7 +548,7 @@ class Declaring:
         texts = {
             each.name: each.condition if isinstance(each, ViewDefinition) else "" for each in definitions
         }
-        if not bound.derived and (known is None or len(known.views) <= len(texts)):
+        if not bound.computed and (known is None or len(known.views) <= len(texts)):
             staged.bound[stream] = DeclaredConditions(SharedMap(texts), bound, binder, self._timezone)
 
     @property

@@ -308,9 +308,9 @@ class Engine:
         udf: UserDefinedFunctionLike = arrow_udf(guarded, returnType=returns)  # type: ignore[call-overload]
         self._spark.udf.register(name, udf)
         self._functions[name] = guarded
-        self._declaring.on_arrays.discard(name)
+        self._declaring.on_arrays.pop(name, None)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
-            self._declaring.on_arrays.add(name)
+            self._declaring.on_arrays[name] = guarded
         self._declared.doubt_mistakes()
 
     @overload
@@ -520,6 +520,7 @@ class Engine:
                 self._settings,
                 when,
                 self._functions,
+                self._declaring.on_arrays,
                 self._declaring.aggregates,
                 progress,
             )

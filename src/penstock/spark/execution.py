@@ -80,6 +80,7 @@ class Execution:
         settings: frozen settings.
         trigger: when batches start, and when the run ends.
         functions: the user's functions, by name.
+        called: those of them that take arrays and return one.
         aggregates: the user's aggregates, by name in upper case.
         progress: called with what the start is doing; what it raises ends the start.
 
@@ -95,6 +96,7 @@ class Execution:
         settings: Settings,
         trigger: Trigger,
         functions: Mapping[str, Callable[..., Any]],
+        called: Mapping[str, Callable[..., Any]],
         aggregates: Mapping[str, UserAggregate],
         progress: Progress = untold,
     ) -> None:
@@ -102,7 +104,7 @@ class Execution:
         self._progress = progress
         self._settings = settings
         self._trigger = trigger
-        self._functions = functions
+        self._functions, self._called = functions, called
         #: Spark's queries have names, and one session may hold several runs over streams of the same name
         self._name = f"penstock-{uuid.uuid4().hex[:8]}"
         #: until the streams it begins with are added
@@ -365,6 +367,7 @@ class Execution:
             self.rearranging.report,
             self._name,
             self._functions,
+            self._called,
         )
         views = self._catalog.number(name, source.schema, views)
         known = query.plans.answered

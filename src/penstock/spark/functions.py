@@ -131,7 +131,7 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
 
     Returns:
         A function for `arrow_udf`. It raises `FunctionRaisedError` in the worker where the function raises, and
-        `FunctionFailedError` where it does not keep to what it is registered as.
+        `FunctionFailedError` where it does not keep to what it is registered as, lacks a module or memory, or ends its process.
 
     Raises:
         InputError: `returns` is no type, or the function takes no argument.
@@ -141,9 +141,10 @@ def named(name: str, function: Callable[..., Any], returns: str) -> Callable[...
 
     def failed(error: BaseException) -> FunctionFailedError:
         words = " ".join(str(error).split())
-        is_over = isinstance(error, SystemExit)
-        what = "ended its Python process" if is_over else "raised"
-        kind = FunctionFailedError if is_over else FunctionRaisedError
+        what = "ended its Python process" if isinstance(error, SystemExit) else "raised"
+        # a module that is not there and memory that is used up are no matter of a row
+        is_of_rows = not isinstance(error, (SystemExit, ImportError, MemoryError))
+        kind = FunctionRaisedError if is_of_rows else FunctionFailedError
         return kind(f"function {name} {what}: {type(error).__name__}{': ' if words else ''}{words}")
 
     def guarded(results: Iterator[pa.Array]) -> Iterator[pa.Array]:

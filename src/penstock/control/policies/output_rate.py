@@ -149,7 +149,7 @@ class JoinOrderPolicy:
         """Takes an event and returns the actions it gives rise to."""
         if isinstance(event, JoinBound):
             averages = JoinAverages(self._settings.averaging, self._believed)
-            self._joins[event.stream] = _Join(event, event.running, averages, _Gate(self._settings))
+            self._joins[event.stream] = _Join(event, event.running, averages, SwitchGate(self._settings))
         elif isinstance(event, JoinMeasured):
             join = self._joins.get(event.stream)
             if join is not None and join.bound.version == event.version:
@@ -179,7 +179,7 @@ class OperatorOrderPolicy:
         """Takes an event and returns the actions it gives rise to."""
         if isinstance(event, OperatorsBound):
             sums = FadingSums(self._settings.averaging)
-            self._groups[event.stream] = _Group(event, event.running, sums, _Gate(self._settings))
+            self._groups[event.stream] = _Group(event, event.running, sums, SwitchGate(self._settings))
         elif isinstance(event, OperatorsMeasured):
             group = self._groups.get(event.stream)
             if group is not None and group.bound.version == event.version:
@@ -193,8 +193,13 @@ class OperatorOrderPolicy:
 
 
 @dataclass(slots=True)
-class _Gate:
-    """Thresholds and dwell time."""
+class SwitchGate:
+    """Thresholds and dwell time.
+
+    Attributes:
+        settings: what they are.
+        switched: when it last let something through, by the clock; None: never.
+    """
 
     settings: SwitchSettings
     switched: float | None = None
@@ -219,6 +224,7 @@ class _Gate:
         return True
 
     def figures(self) -> Figures:
+        """The settings, for those who read why something was switched."""
         return {
             "threshold": self.settings.threshold,
             "least_seconds": self.settings.least_seconds,
@@ -231,7 +237,7 @@ class _Join:
     bound: JoinBound
     running: JoinOrder
     averages: JoinAverages
-    gate: _Gate
+    gate: SwitchGate
     standing: JoinStanding | None = None
     #: by stream for how many seconds it has brought nothing
     silent: dict[int, float] = field(default_factory=dict)
@@ -304,7 +310,7 @@ class _Group:
     bound: OperatorsBound
     running: tuple[str, ...]
     sums: FadingSums
-    gate: _Gate
+    gate: SwitchGate
     standing: OperatorsStanding | None = None
 
     def measured(self, event: OperatorsMeasured, now: float) -> list[Action]:

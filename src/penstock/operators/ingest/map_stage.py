@@ -7,7 +7,7 @@ the scan, decoded from Kafka) and where the matches go is the caller's business.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import add
 
@@ -16,6 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
+from penstock.operators.functions.judging import (
+    MEASURES,
+    CallJudge,
+    CallsProgram,
+    Function,
+    Measures,
+    RaisedRow,
+)
 from penstock.operators.ingest.arrivals import Arrivals, Ints, arrivals_in, merged_arrivals
 from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.derived import DerivedLayout
@@ -50,6 +58,7 @@ class StreamProgram:
         windows: the window operators, or None where there are none.
         tuples: what readers of the log have asked for, or None where they have not.
         definitions: which definition of each selection view answers; () where all are the first ones.
+        calls: the calls of users' functions, or None where there are none.
     """
 
     stream: str
@@ -63,6 +72,7 @@ class StreamProgram:
     windows: PaneProgram | None = None
     tuples: TupleProgram | None = None
     definitions: tuple[int, ...] = ()
+    calls: CallsProgram | None = None
 
     @property
     def views(self) -> list[str]:
@@ -77,7 +87,12 @@ class StreamProgram:
     @property
     def needed(self) -> list[str]:
         """The columns `MapStage.process` needs, each once."""
-        return list(dict.fromkeys([*self.attributes, *self.gathered]))
+        return list(dict.fromkeys([*self.attributes, *self._given, *self.gathered]))
+
+    @property
+    def _given(self) -> list[str]:
+        """Those of `needed` that users' functions are given."""
+        return [] if self.calls is None else self.calls.columns
 
     @property
     def gathered(self) -> list[str]:
@@ -93,7 +108,7 @@ class StreamProgram:
         """Columns of text that are compared only, and by their distinct values."""
         if self.plan.rules is None:
             return []
-        gathered = set(self.gathered)
+        gathered = {*self.gathered, *self._given}
         texts = [column for each in self.plan.rules.attributes if each.is_text for column in each.columns]
         return [column for column in dict.fromkeys(texts) if column not in gathered]
 
@@ -127,6 +142,8 @@ class StageCounts:
         view_errors: tuples a view lost to an expression that raised, int64[views].
         window_errors: the same of each of the window operators' conditions, int64[`PaneProgram.members`].
         demand_errors: the same of each demand of tuples, int64[demands].
+        calls: what calls of users' functions did, float64[calls, MEASURES].
+        branch_pairs: pairs of tuple and branch that these judged, int64[branches].
         set_tuples, set_partials: tuples that were aggregated by the set of the windows' conditions that they satisfy, and the
             partials that came of it before these were spread over the conditions.
         null_event_times, future_event_times: tuples kept from the windows because their event time is
@@ -162,6 +179,8 @@ class StageCounts:
     view_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     demand_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    calls: Measures = field(default_factory=lambda: np.zeros((0, MEASURES)))
+    branch_pairs: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     set_tuples: int = 0
     set_partials: int = 0
     null_event_times: int = 0
@@ -185,6 +204,8 @@ class StageCounts:
             view_errors=np.zeros(program.outcomes.views, np.int64),
             window_errors=np.zeros(members, np.int64),
             demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
+            calls=np.zeros((len(program.calls.calls) if program.calls else 0, MEASURES)),
+            branch_pairs=np.zeros(len(program.calls.owners) if program.calls else 0, np.int64),
         )
 
     @property
@@ -209,15 +230,23 @@ class MapStage:
     Args:
         program: the program.
         before: the stage of another version of it, which is used no more: what both have in common is kept.
+        functions: of each of the program's calls.
     """
 
-    def __init__(self, program: StreamProgram, before: MapStage | None = None) -> None:
+    def __init__(
+        self, program: StreamProgram, before: MapStage | None = None, functions: Sequence[Function] = ()
+    ) -> None:
         self.program = program
         known = None if before is None else before._selector
         self._selector: Selector = Selector(program.plan, program.settings.strategy, before=known)
         self._attributes = program.attributes
         self._outcomes = program.outcomes
-        self._classes = ConditionClasses.of(program.plan, program.outcomes, self._selector)
+        self._calls = None if program.calls is None else CallJudge(program.calls, functions)
+        self._classes = (
+            ConditionClasses.of(program.plan, program.outcomes, self._selector)
+            if self._calls is None
+            else None
+        )
         self._views = pa.array(program.views, pa.string())
         self._definitions = pa.array(program.definitions, pa.int32())
         self._conditions = self._numbers(program.windows.members if program.windows else ())
@@ -241,6 +270,15 @@ class MapStage:
     def rearrange(self, arrangement: Arrangement) -> None:
         """Lets the ASCs follow another sequence from the next batch on; what was laid out and learned stays."""
         self._selector.rearrange(arrangement)
+
+    def reorder(self, calls: Sequence[int]) -> None:
+        """Runs users' functions in another order from the next batch on.
+
+        Args:
+            calls: all numbers of calls; (): in the program's order.
+        """
+        if self._calls is not None:
+            self._calls.reorder(calls)
 
     def begin(
         self,
@@ -267,6 +305,10 @@ class MapStage:
         self._kept_ahead = kept_ahead
         #: where a tuple of the newest batch is in no window because it is too late; None: nowhere
         self.too_late: npt.NDArray[np.bool_] | None = None
+        #: tuples of the newest batch at which users' functions raised
+        self.raised: list[RaisedRow] = []
+        if self._calls is not None:
+            self._calls.begin()
         if self.panes is not None:
             self.panes.begin(too_late_before, has_steps=has_steps)
         if self.tuples is not None:
@@ -297,8 +339,9 @@ class MapStage:
             TooManyMatchesError: more than `MOST_PAIRS` matches; nothing has been counted, take fewer rows.
         """
         rows = batch.num_rows
+        self.raised = []
         if is_matched and self.program.plan.names:
-            told = self._match([batch.column(name) for name in self._attributes], rows)
+            told = self._match([batch.column(name) for name in self._attributes], rows, batch.column)
         else:
             told = ToldApart(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), Satisfied.none(rows))
             self.counts.skipped += 0 if is_matched else rows
@@ -342,6 +385,10 @@ class MapStage:
 
     def finish(self) -> StageCounts:
         """The counts of the task, all told."""
+        if self._calls is not None:
+            self.counts.calls += self._calls.measures
+            self.counts.branch_pairs += self._calls.branch_pairs
+            self._calls.begin()
         if self.panes is not None:
             self.counts.window_errors += self.panes.raised
             self.panes.raised = np.zeros_like(self.panes.raised)
@@ -392,7 +439,7 @@ class MapStage:
         counts.oldest_recent_event_time = _least(counts.oldest_recent_event_time, recent)
         return times
 
-    def _match(self, attributes: list[pa.Array], rows: int) -> ToldApart:
+    def _match(self, attributes: list[pa.Array], rows: int, column: Callable[[str], pa.Array]) -> ToldApart:
         if self.sample is None and rows:
             self._take_sample(attributes, rows)
         if self._classes is not None and rows:
@@ -415,15 +462,36 @@ class MapStage:
         elif figures.strategy == "index":
             counts.index_tuples += rows
             counts.index_ns += figures.encode_ns + figures.match_ns
-        return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
+        if self._calls is None:
+            return self._outcomes.tell_apart(matches.offsets, matches.queries, rows)
+        began = time.perf_counter_ns()
+        judged = self._calls.judge(matches.offsets, matches.queries, rows, column)
+        self.raised = judged.raised
+        self._count_lost(judged.lost)
+        counts.match_ns += time.perf_counter_ns() - began
+        return self._outcomes.tell_apart(judged.offsets, judged.queries, rows)
+
+    def _count_lost(self, queries: npt.NDArray[np.int64]) -> None:
+        """Counts tuples that views and conditions lost to calls.
+
+        Args:
+            queries: int64[], the number of the query that each was lost for.
+        """
+        views, conditions = self._outcomes.views, self._outcomes.conditions
+        lost = np.bincount(queries, minlength=views + conditions)
+        self.counts.view_errors += lost[:views]
+        self._count_condition_errors(lost[views : views + conditions])
 
     def _count_errors(self, told: ToldApart) -> None:
         if told.view_errors is not None:
             self.counts.view_errors += told.view_errors
         if told.condition_errors is not None:
-            errors = np.append(told.condition_errors, 0)
-            self.counts.window_errors += errors[self._conditions]
-            self.counts.demand_errors += errors[self._demanded]
+            self._count_condition_errors(told.condition_errors)
+
+    def _count_condition_errors(self, lost: npt.NDArray[np.int64]) -> None:
+        errors = np.append(lost, 0)
+        self.counts.window_errors += errors[self._conditions]
+        self.counts.demand_errors += errors[self._demanded]
 
     def _numbers(self, conditions: Sequence[int | None]) -> npt.NDArray[np.int64]:
         """The same numbers; for None, every tuple, the last of all, which no condition has."""

@@ -156,6 +156,7 @@ class BatchAnswerer:
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
         self._tell(plan, ran, figures, spent)
+        self._plans.calls.measured(plan.program.calls, batch, ran.counts, spent.whole)
         version = bound.program.version
         self._published()
         self._on_batch(

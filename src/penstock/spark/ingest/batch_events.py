@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.monitor.figures import counted, shortened
+from penstock.operators.functions.judging import CALLED
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.storage.events import EventLog
@@ -64,6 +65,7 @@ class BatchEvents:
             index_ns_per_tuple=_a_tuple(counts.index_ns, counts.index_tuples),
             asc_ns_per_tuple=_a_tuple(counts.asc_ns, counts.asc_tried),
             skipped=counts.skipped,
+            function_rows=int(counts.calls[:, CALLED].sum()),
             set_tuples=counts.set_tuples,
             set_partials=counts.set_partials,
             bind_seconds=round(spent.bind, 4),

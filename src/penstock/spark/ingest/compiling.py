@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -18,6 +20,7 @@ from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.ingest.calls import CallCompiler
 from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
@@ -26,6 +29,9 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, Wi
 from penstock.spark.storage.demands import NO_DEMANDS, DemandRegister, TupleDemand
 from penstock.spark.storage.shared_maps import SharedMap, made_of
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
+
+#: no users' functions
+NO_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +84,9 @@ class CompiledPlan:
             for each in bound.derived
             if each.error_column
         }
+        texts = {each.name: each.text for each in self.bound.calls}
+        for each in self.bound.branches:
+            known.setdefault(each.query.name, texts[each.tests[0][0]])
         return {view: known[view] for view in views if view in known}
 
 
@@ -90,6 +99,7 @@ class PlanCompiler:
         source: where its tuples come from.
         settings: frozen settings.
         shards: gives the number of shards of the window lane, fixed from then on; asked once there is a window view.
+        functions: the users' functions that take arrays and return one, by name; others may follow.
     """
 
     def __init__(
@@ -99,6 +109,7 @@ class PlanCompiler:
         source: Source,
         settings: Settings,
         shards: Callable[[], int],
+        functions: Mapping[str, Callable[..., Any]] = NO_FUNCTIONS,
     ) -> None:
         #: what the first version need not bind again
         self.declared: DeclaredConditions | None = None
@@ -108,6 +119,8 @@ class PlanCompiler:
         self._settings = settings
         self._shards = shards
         self._schema = arrow_schema(source.schema)
+        self._functions = functions
+        self._calls = CallCompiler(spark, self._schema, functions)
         self._host = SparkExpressionHost(spark, source.schema)
 
     def sharing(self, windows: Sequence[WindowDefinition]) -> list[list[WindowDefinition]]:
@@ -177,11 +190,12 @@ class PlanCompiler:
             None if base is None else base.selected,
             others,
             self.declared,
+            self._functions,
         )
         self.declared = None
         bound = selected.bound
         windows = without_repeats(windows, bound.derived)
-        derived = (*bound.derived, *windows.derived, *demands.derived)
+        derived = (*bound.computed, *windows.derived, *demands.derived)
         failures = self._host.failures([each.expression for each in derived])
         derived = tuple(_raising(each) if each.expression in failures else each for each in derived)
         program = StreamProgram(
@@ -196,6 +210,9 @@ class PlanCompiler:
             windows=windows.panes,
             tuples=demands.program,
             definitions=_numbers(answered, base),
+            calls=self._calls.compile(
+                bound, selected.branching, len(answered) + len(others) + len(selected.erring)
+            ),
         )
         failed = _failed(failures, windows, selected)
         return CompiledPlan(program, bound, answered, windows, derived, failed, selected)
@@ -236,7 +253,7 @@ def _failed(
     selections = selected.bound.selections
     by_text: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for query in selections.queries:
+    for query in (*selections.queries, *(each.query for each in selected.bound.branches)):
         for each in sorted(attributes_of(query)):
             expression = selections.attributes[each].expression
             if expression in failures:

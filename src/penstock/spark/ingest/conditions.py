@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,8 +31,8 @@ class CompiledConditions:
         views: the texts of views' conditions by name.
         others: the texts of other conditions by name, behind them.
         bound: the conditions bound, in order; the columns that Spark computes for them.
-        erring: int64[error queries], the number of the query of each, ascending.
-        plan: queries, then error queries, compiled.
+        erring, branching: int64[error queries] and int64[branches], the number of the query of each, ascending.
+        plan: queries, then error queries, then those of branches, compiled.
         binder: what bound them.
         timezone: the session's time zone.
         changed: conditions bound or dropped since all of them were compiled together.
@@ -42,6 +42,7 @@ class CompiledConditions:
     others: SharedMap[str]
     bound: BoundSelections
     erring: Ints
+    branching: Ints
     plan: SelectionPlan
     binder: SelectionBinder
     timezone: str
@@ -80,6 +81,7 @@ def compile_conditions(
     base: CompiledConditions | None = None,
     others: Mapping[str, str] = MappingProxyType({}),
     declared: DeclaredConditions | None = None,
+    functions: Collection[str] = (),
 ) -> CompiledConditions:
     """Binds and compiles conditions.
 
@@ -91,6 +93,7 @@ def compile_conditions(
         base: other conditions over the same columns.
         others: texts of other conditions by names that no view has; their queries are behind those of the views.
         declared: conditions over the same columns that are bound already; used once.
+        functions: names of the users' functions that the worker calls itself.
 
     Raises:
         SqlError: see `bind_selections`.
@@ -105,10 +108,12 @@ def compile_conditions(
     if declared is not None and declared.timezone == timezone and declared.binder.settled(host):
         binder, bound = declared.binder, _with_declared(of_views, of_others, declared)
     if bound is None:
-        binder = SelectionBinder(schema, host, timezone)
+        binder = SelectionBinder(schema, host, timezone, functions=functions)
         bound = binder.bind({**of_views, **of_others})
     plan = compile_selections(_all(bound))
-    return CompiledConditions(of_views, of_others, bound, _erring(bound), plan, binder, timezone)
+    return CompiledConditions(
+        of_views, of_others, bound, _erring(bound), _branching(bound), plan, binder, timezone
+    )
 
 
 def _with_declared(
@@ -122,8 +127,8 @@ def _with_declared(
     own = len(declared.views)
     behind = own + len(changes.others) + np.arange(len(others))
     queries = np.concatenate([_numbers(views, declared.views, changes, 0, own), behind])
-    errors = np.arange(len(rest.error_queries))
-    return merged(declared.bound, rest, queries, errors)
+    errors, branches = np.arange(len(rest.error_queries)), np.arange(len(rest.branches))
+    return merged(declared.bound, rest, queries, errors, branches)
 
 
 def _by_difference(
@@ -144,18 +149,31 @@ def _by_difference(
             _numbers(others, base.others, of_others, len(base.views), len(base) + len(of_views.others)),
         ]
     )
-    errors, erring = _errors(queries, base, other)
-    bound = merged(base.bound, other, queries, errors)
-    order = _order(queries, errors, base, other)
-    plan = merge_selections(base.plan, compile_selections(_all(other)), order, _all(bound))
+    total = len(base) + len(other.selections.queries)
+    errors, erring = _following(queries, total, base.erring, len(base) + _erring(other))
+    branches, branching = _following(queries, total, base.branching, len(base) + _branching(other))
+    bound = merged(base.bound, other, queries, errors, branches)
+    if len(bound.calls) < len(base.bound.calls):
+        return None
+    parts = (
+        (queries, len(base), len(other.selections.queries)),
+        (errors, len(base.erring), len(other.error_queries)),
+        (branches, len(base.branching), len(other.branches)),
+    )
+    plan = merge_selections(base.plan, compile_selections(_all(other)), _order(parts), _all(bound))
     if _compared(base.plan) - _compared(plan):
         return None
-    return CompiledConditions(views, others, bound, erring, plan, base.binder, base.timezone, changed)
+    return CompiledConditions(
+        views, others, bound, erring, branching, plan, base.binder, base.timezone, changed
+    )
 
 
 def _all(bound: BoundSelections) -> SelectionSet:
-    """Queries, then error queries."""
-    return SelectionSet(bound.selections.attributes, (*bound.selections.queries, *bound.error_queries))
+    """Queries, then error queries, then those of branches."""
+    branches = (each.query for each in bound.branches)
+    return SelectionSet(
+        bound.selections.attributes, (*bound.selections.queries, *bound.error_queries, *branches)
+    )
 
 
 def _numbers(
@@ -178,21 +196,23 @@ def _numbers(
     return numbers
 
 
-def _errors(queries: Ints, base: CompiledConditions, other: BoundSelections) -> tuple[Ints, Ints]:
-    """The error queries of some queries.
+def _following(queries: Ints, total: int, one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """The error queries, or branches, of some queries of two sets.
 
     Args:
-        queries: numbers among the queries of `base`, then of `other`.
+        queries: numbers among the queries of both sets.
+        total: how many these have.
+        one, other: the number, among the queries of both, of the query of each one of the first set's and of the second's.
 
     Returns:
-        Their numbers among those of `base`, then of `other`, and the place of the query of each, ascending.
+        Their numbers among those of both sets, and the place of the query of each, ascending.
     """
-    places = np.full(len(base) + len(other.selections.queries), -1)
+    places = np.full(total, -1)
     places[queries] = np.arange(len(queries))
-    erring = places[np.concatenate([base.erring, len(base) + _erring(other)])]
-    order = np.argsort(erring, kind="stable")
-    order = order[np.count_nonzero(erring < 0) :]
-    return order, erring[order]
+    owners = places[np.concatenate([one, other])]
+    order = np.argsort(owners, kind="stable")
+    order = order[np.count_nonzero(owners < 0) :]
+    return order, owners[order]
 
 
 def _erring(bound: BoundSelections) -> Ints:
@@ -202,12 +222,26 @@ def _erring(bound: BoundSelections) -> Ints:
     return np.asarray([number for number, query in enumerate(every) if query.name in wanted], np.int64)
 
 
-def _order(queries: Ints, errors: Ints, base: CompiledConditions, other: BoundSelections) -> Ints:
-    """The numbers of queries and error queries among all of `base`, then all of `other`."""
-    own, own_errors = len(base), len(base.erring)
-    queries = np.where(queries < own, queries, queries + own_errors)
-    errors = np.where(errors < own_errors, errors + own, errors + own + len(other.selections.queries))
-    return np.concatenate([queries, errors])
+def _branching(bound: BoundSelections) -> Ints:
+    """The number of the query of each branch."""
+    every = bound.selections.queries if bound.branches else ()
+    numbers = {query.name: number for number, query in enumerate(every)}
+    return np.asarray([numbers[each.query.name] for each in bound.branches], np.int64)
+
+
+def _order(parts: Sequence[tuple[Ints, int, int]]) -> Ints:
+    """The numbers of queries of two plans among all of the first, then all of the second.
+
+    Args:
+        parts: of each kind of query the numbers among those of the first plan, then those of the second; how many
+            the first has, and the second.
+    """
+    first, found = 0, []
+    second = sum(own for _, own, _ in parts)
+    for numbers, own, others in parts:
+        found.append(np.where(numbers < own, first + numbers, second - own + numbers))
+        first, second = first + own, second + others
+    return np.concatenate(found)
 
 
 def _compared(plan: SelectionPlan) -> set[str]:

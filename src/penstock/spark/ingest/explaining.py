@@ -54,7 +54,7 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
 
 def explain_bound(bound: BoundSelections) -> list[str]:
     """Bound selections in lines: compared columns, columns that Spark computes, conditions."""
-    attributes, derived = bound.selections.attributes, bound.derived
+    attributes, derived = bound.selections.attributes, bound.computed
     lines = [
         f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]
     ]
@@ -67,10 +67,10 @@ def explain_bound(bound: BoundSelections) -> list[str]:
     ]
     if len(derived) > _SHOWN:
         lines.append(f"  ... {len(derived)} computed columns in total")
-    queries = bound.selections.queries
+    queries = (*bound.selections.queries, *(each.query for each in bound.branches))
     rules = sum(query.tree is not None for query in queries)
     terms = sum(len(query.terms) for query in queries)
-    lines.append(f"  {counted(len(queries), 'selection')}, {counted(terms, 'condition')}")
+    lines.append(f"  {counted(len(bound.selections.queries), 'selection')}, {counted(terms, 'condition')}")
     return (
         [*lines, f"  {rules} of the selections as trees: matched by text and by classes of tuples"]
         if rules

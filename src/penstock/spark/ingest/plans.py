@@ -13,6 +13,7 @@ from typing import Any
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from penstock.control.policies.output_rate import SwitchSettings
 from penstock.monitor.figures import counted
 from penstock.operators.coding.regions import carried_over
 from penstock.operators.ingest.map_stage import StreamProgram
@@ -20,7 +21,8 @@ from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
 from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
-from penstock.spark.ingest.compiling import CompiledPlan, PlanCompiler
+from penstock.spark.ingest.call_orders import CallOrders
+from penstock.spark.ingest.compiling import NO_FUNCTIONS, CompiledPlan, PlanCompiler
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_windows
 from penstock.spark.publication.staged import BatchFiles
@@ -61,6 +63,7 @@ class StreamPlans:
         beginnings: gives for a batch where the window views begin that it is the first one of.
         time_limit: gives what a batch's event times are judged by.
         too_late: gives for a plan version before which event time tuples are in no window any more, microseconds.
+        functions: the users' functions that take arrays and return one, by name; others may follow.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class StreamPlans:
         beginnings: Callable[[int], Callable[[WindowDefinition], Beginning]],
         time_limit: Callable[[int], Believed],
         too_late: Callable[[int], int] = lambda _: BEFORE_ALL,
+        functions: Mapping[str, Callable[..., Any]] = NO_FUNCTIONS,
     ) -> None:
         #: names of the views that demands of tuples are for, by the demand's id; replaced as a whole
         self.demanding: Mapping[int, Collection[str]] = {}
@@ -88,7 +92,9 @@ class StreamPlans:
         self._store_readers = store_readers
         self._beginnings = beginnings
         self._time_limit = time_limit
-        self._compiler = PlanCompiler(spark, stream, source, settings, shards)
+        self._compiler = PlanCompiler(spark, stream, source, settings, shards, functions)
+        #: the order in which users' functions are called
+        self.calls = CallOrders(stream, events, SwitchSettings())
         self._too_late = too_late
         #: tells this registry's programs from others' in the workers' caches
         self._identity = uuid.uuid4().hex
@@ -289,6 +295,7 @@ class StreamPlans:
             time_floor=time_floor,
             kept_ahead=believed.kept_ahead,
             too_late_before=believed.too_late_before,
+            call_order=self.calls.order(plan.program.calls),
         )
 
     def judge_again(self, bound: BoundBatch, believed: Believed) -> BoundBatch:
@@ -339,7 +346,8 @@ class StreamPlans:
         views = f"{counted(len(plan.views), 'selection')}, {counted(len(plan.windows.bound), 'window view')}"
         head = f"stream {self._stream}: {views}, {place}"
         selections = explain_bound(plan.bound) if plan.views else []
-        return "\n".join([head, *selections, *explain_windows(plan.windows)])
+        calls = self.calls.explain(plan.program.calls)
+        return "\n".join([head, *selections, *calls, *explain_windows(plan.windows)])
 
     def forget(self, before_batch: int) -> None:
         """Removes what no replay can need any more."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -12,7 +13,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest.answering import BatchAnswerer, BatchDone
 from penstock.spark.ingest.beginnings import Beginnings
 from penstock.spark.ingest.causes import with_source, with_views
-from penstock.spark.ingest.compiling import CompiledPlan
+from penstock.spark.ingest.compiling import NO_FUNCTIONS, CompiledPlan
 from penstock.spark.ingest.continuity import refuse_lost
 from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.time_limit import TimeLimit
@@ -50,6 +51,7 @@ class IngestQuery:
         on_batch: told of each published batch, before Spark's commit.
         name: names Spark's query; several may run in one session.
         functions: names of the user's functions, for messages.
+        called: those of them that take arrays and return one; others may follow.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class IngestQuery:
         on_batch: Callable[[BatchDone], None],
         name: str = "penstock",
         functions: Collection[str] = (),
+        called: Mapping[str, Callable[..., Any]] = NO_FUNCTIONS,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -82,6 +85,7 @@ class IngestQuery:
             Beginnings(layout, stream, settings),
             time_limit.of,
             self.log.too_late_before,
+            called,
         )
         self.log.demands = self.plans.demands_behind
         self.files = FileWatch(

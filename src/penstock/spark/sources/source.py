@@ -68,6 +68,7 @@ class BoundBatch:
         places: of the source in the batch (offsets, rows), where it knows an order of arrival; 0: it knows none.
         steps: arrival steps it is cut into.
         arrived_by: what says when its tuples arrived, see `Arrived`.
+        call_order: see `TaskContextData`.
     """
 
     number: int
@@ -87,6 +88,7 @@ class BoundBatch:
     places: int = 0
     steps: int = 1
     arrived_by: str = PLANNED
+    call_order: tuple[int, ...] = ()
     _jobs: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     def job(self) -> TaskContextData:
@@ -102,6 +104,7 @@ class BoundBatch:
             self.kept_ahead,
             self.too_late_before,
             self.steps,
+            self.call_order,
         )
 
     def cut(self, places: int) -> int:

@@ -49,6 +49,8 @@ _UNREADABLE = "unreadable "
 _DICTIONARY_BYTES = 64 << 20
 #: why a tuple is in no window though it could be read
 TOO_LATE = "too late: all its windows are final and older than the history"
+#: how reasons begin that say what a user's function said: they are counted by its name and the type of the exception
+_RAISED = "function "
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class TaskContextData:
         kept_ahead: how far beyond the limit tuples are in their windows all the same, microseconds.
         too_late_before: tuples with an earlier event time are quarantined instead of being in windows, microseconds.
         steps: arrival steps of the batch; 1: all of it came at once.
+        call_order: numbers of the users' functions' calls in the order they run in; (): that of the program.
     """
 
     key: tuple[str, int]
@@ -132,6 +135,7 @@ class TaskContextData:
     kept_ahead: int
     too_late_before: int
     steps: int = 1
+    call_order: tuple[int, ...] = ()
 
     @property
     def has_steps(self) -> bool:
@@ -157,7 +161,8 @@ def stage_for(context: TaskContextData) -> MapStage:
     if kept is None:
         program: StreamProgram = pickle.loads(context.program.value)
         before = next((key for key in reversed(_stages) if key[0] == context.key[0]), None)
-        stage = MapStage(program, None if before is None else _stages.pop(before).stage)
+        functions = () if program.calls is None else pickle.loads(program.calls.functions)
+        stage = MapStage(program, None if before is None else _stages.pop(before).stage, functions)
         kept = _stages[context.key] = _KeptStage(stage)
         while len(_stages) > _KEPT_STAGES:
             _stages.popitem(last=False)
@@ -165,6 +170,7 @@ def stage_for(context: TaskContextData) -> MapStage:
     if context.sequence is not None and context.sequence.revision != kept.revision:
         kept.stage.rearrange(pickle.loads(context.sequence.arrangement))
         kept.revision = context.sequence.revision
+    kept.stage.reorder(context.call_order)
     kept.stage.begin(
         context.time_limit,
         context.time_floor,
@@ -288,6 +294,8 @@ class Task:
         self._stage_runs(all_held=False)
         if self.stage.too_late is not None:
             self._quarantine_late(tuples(self.stage.too_late))
+        if self.stage.raised:
+            self._quarantine_raised(tuples, batch.num_rows)
         if not len(queries):
             return
         began = time.perf_counter_ns()
@@ -345,14 +353,27 @@ class Task:
     def _quarantine_late(self, late: pa.RecordBatch) -> None:
         """Stages tuples that no window takes any more."""
         name = self.stage.program.event_time
-        columns = [python_values(column) for column in late.columns]
-        rows = (dict(zip(late.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
-        records = [json.dumps(row, default=str).encode() for row in rows]
+        records = _records(late)
         times = python_values(late.column(name)) if name in late.schema.names else [None] * len(late)
         self.quarantine(
             pa.array(records, pa.binary()),
             pa.array([f"event time {each}" for each in times], pa.string()),
             pa.array([TOO_LATE] * len(records), pa.string()),
+        )
+
+    def _quarantine_raised(
+        self, tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch], rows: int
+    ) -> None:
+        """Stages tuples at which users' functions raised, once for each call."""
+        raised = sorted(self.stage.raised, key=lambda each: each.row)
+        mask = np.zeros(rows, np.bool_)
+        mask[[each.row for each in raised]] = True
+        places = np.cumsum(mask) - 1
+        records = _records(tuples(mask))
+        self.quarantine(
+            pa.array([records[places[each.row]] for each in raised], pa.binary()),
+            pa.array([each.call for each in raised], pa.string()),
+            pa.array([each.reason for each in raised], pa.string()),
         )
 
     def _stage_runs(self, *, all_held: bool) -> None:
@@ -372,6 +393,8 @@ class Task:
             name = count["values"]
             if name.startswith(_UNREADABLE):
                 name = name.partition(":")[0]
+            elif name.startswith(_RAISED):
+                name = ":".join(name.split(":", 2)[:2])
             self.quarantined[name] = self.quarantined.get(name, 0) + count["counts"]
 
     def set_aside(self, found: SetAside) -> None:
@@ -404,6 +427,13 @@ class Task:
             refused=self.refused,
             set_aside=self._set_aside,
         )
+
+
+def _records(tuples: pa.RecordBatch) -> list[bytes]:
+    """Tuples as JSON."""
+    columns = [python_values(column) for column in tuples.columns]
+    rows = (dict(zip(tuples.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [json.dumps(row, default=str).encode() for row in rows]
 
 
 def partition_number() -> int:

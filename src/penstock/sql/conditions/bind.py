@@ -8,7 +8,7 @@ predicates become derived boolean columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.errors import SqlError, TypeMismatchError, UnsupportedError
 from penstock.plan import trees
+from penstock.plan.calls import Branch, UserCall
 from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.java_regex import UnprovenError, parse, tests_words
 from penstock.plan.names import free_name
@@ -35,6 +36,8 @@ from penstock.plan.value_sets import (
     union,
     without_null,
 )
+from penstock.sql.conditions.branches import TooManyBranchesError, divided, replaced
+from penstock.sql.conditions.calls import Calls
 from penstock.sql.conditions.comparisons import MismatchedError, compare, like, member
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising, warning_of_cast
@@ -83,6 +86,10 @@ class BoundSelections:
         warnings: (query, text) of what is allowed and seldom meant; none unless `declaring`.
         columns: the stream's columns that conditions compare, also where none depends on them in the end.
         places: a number for each attribute, the same in all that one binder binds.
+        branches: for each query with calls of users' functions the ways in which these decide; `selections` have
+            where it is satisfied without one.
+        calls: the calls that branches test, each behind those that are its arguments.
+        arguments: columns Spark has to compute for calls.
     """
 
     selections: SelectionSet
@@ -91,6 +98,14 @@ class BoundSelections:
     warnings: tuple[tuple[str, str], ...] = ()
     columns: tuple[Attribute, ...] = ()
     places: tuple[int, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    calls: tuple[UserCall, ...] = ()
+    arguments: tuple[Derived, ...] = ()
+
+    @property
+    def computed(self) -> tuple[Derived, ...]:
+        """All columns that Spark has to compute."""
+        return (*self.derived, *self.arguments)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -139,11 +154,15 @@ class _LeftToSparkError(Exception):
     """A clause that is no composition of predicates."""
 
 
+class _CallLeftToSparkError(Exception):
+    """A predicate on a call's value that only Spark judges."""
+
+
 class SelectionBinder:
     """Binds conditions some at a time: an expression is the same derived column in all of them, and is analysed once.
 
     It has the attributes in use so far, and knows how predicates become value sets over them. Arguments as of
-    `bind_selections`.
+    `bind_selections`, and `functions`: names of the users' functions that the worker calls itself.
     """
 
     def __init__(
@@ -153,8 +172,12 @@ class SelectionBinder:
         timezone: str = "UTC",
         *,
         declaring: bool = False,
+        functions: Collection[str] = (),
     ) -> None:
         self.operands = Operands(schema, host)
+        self._calls = Calls({each.upper() for each in functions}, self.operands, self._unused)
+        #: whether the predicate at hand is one on a call's value; whether calls of the query at hand are left to Spark
+        self._is_of_call = self._leaves_calls = False
         self._texts = TextTests(
             self.operands.column, self.operands.literal, self.operands.is_built_in, self._reads_words
         )
@@ -166,7 +189,7 @@ class SelectionBinder:
         #: clauses that only Spark may be able to read -> what we found wrong
         self._unread: dict[str, SqlError] = {}
         self._timezone = timezone
-        self._taken = {name.upper() for name in schema.names}
+        self._taken = set(schema.names)
         self._attributes: list[Attribute] = []
         self._positions: dict[tuple[str, bool], int] = {}
         self._derived: list[int] = []
@@ -215,6 +238,26 @@ class SelectionBinder:
 
     def _tree(self, query: str, parts: Sequence[_Parsed]) -> Tree:
         """The conjunction of some clauses of a query as a tree."""
+        tree = self._conjoined(query, parts)
+        called = self._called
+        if called and any(test.attribute in called for test in trees.tests(tree)):
+            try:
+                divided(tree, called)
+            except TooManyBranchesError:
+                self._leaves_calls = True
+                tree = self._conjoined(query, parts)
+                self._leaves_calls = False
+        return tree
+
+    @property
+    def _called(self) -> set[int]:
+        """The attributes that are values of calls."""
+        named = self._calls.by_name
+        return (
+            {place for place, each in enumerate(self._attributes) if each.name in named} if named else set()
+        )
+
+    def _conjoined(self, query: str, parts: Sequence[_Parsed]) -> Tree:
         self._query = query
         found: list[Tree] = []
         for clause, condition in parts:
@@ -255,9 +298,10 @@ class SelectionBinder:
 
     def _bound(self, queries: Mapping[str, Tree]) -> BoundSelections:
         """The queries over all attributes, with an error column for what may raise."""
+        called = self._called
         used = {
             each for tree in queries.values() for test in trees.tests(tree) for each in trees.tested(test)
-        }
+        } - called
         order = {position: number for number, position in enumerate(sorted(used))}
         places = list(order)
         attributes = [self._attributes[position] for position in order]
@@ -285,14 +329,25 @@ class SelectionBinder:
         }
         selections: list[Query] = []
         error_queries: list[Query] = []
+        branches: list[Branch] = []
         for name, tree in queries.items():
-            ordered = renumbered(tree, order)
-            selections.append(_query(name, unraised(ordered, errors)))
-            raised = raised_tree(ordered, errors)
+            sure, before = tree, tree
+            if called and any(test.attribute in called for test in trees.tests(tree)):
+                sure, before = replaced(tree, called, trees.NEVER), replaced(tree, called, trees.ALWAYS)
+                for held, tests in divided(tree, called):
+                    if tests and held != trees.NEVER:
+                        query = _query(name, unraised(renumbered(held, order), errors))
+                        pairs = ((self._attributes[test.attribute].name, test.values) for test in tests)
+                        branches.append(Branch(query, tuple(pairs)))
+            selections.append(_query(name, unraised(renumbered(sure, order), errors)))
+            raised = raised_tree(renumbered(before, order), errors)
             if raised != trees.NEVER:
                 error_queries.append(_query(name, raised))
-        self._warn_of_never(selections)
-        derived_places = set(self._derived)
+        self._warn_of_never(selections, {each.query.name for each in branches})
+        calls, arguments = self._calls.needed(
+            dict.fromkeys(name for each in branches for name, _ in each.tests)
+        )
+        derived_places = {*self._derived, *called}
         return BoundSelections(
             SelectionSet(tuple(attributes), tuple(selections)),
             tuple(derived),
@@ -306,13 +361,16 @@ class SelectionBinder:
                 }.values()
             ),
             tuple(places),
+            tuple(branches),
+            calls,
+            arguments,
         )
 
-    def _warn_of_never(self, queries: Sequence[Query]) -> None:
+    def _warn_of_never(self, queries: Sequence[Query], branching: Collection[str]) -> None:
         """Notes a warning of each query that is never true where nothing says why."""
         said = {name for name, _ in self._warnings}
         for query in queries:
-            if not query.terms and query.tree is None and query.name not in said:
+            if not query.terms and query.tree is None and query.name not in said.union(branching):
                 self._query, self._clause = query.name, self._last_clauses[query.name]
                 self._warn(NEVER, 0, len(self._clause.text))
 
@@ -351,7 +409,10 @@ class SelectionBinder:
         return position
 
     def _free_name(self) -> str:
-        return free_name(f"__d{len(self._derived)}", self._taken, also="_error")
+        return self._unused(f"__d{len(self._derived)}")
+
+    def _unused(self, name: str) -> str:
+        return free_name(name, self._taken, also="_error")
 
     def _boolean(self, text: str, start: int, end: int) -> Tree:
         self.operands.require_spark(self._clause, text, start, end)
@@ -359,11 +420,26 @@ class SelectionBinder:
 
     def _derive(self, condition: Condition) -> Truth:
         """The condition as a boolean column."""
+        if self._is_of_call:
+            raise _CallLeftToSparkError
         text = render(condition)
         self.operands.require_spark(self._clause, text, condition.start, condition.end)
         return Truth(self._attribute(Compared(text, None, pa.bool_(), ordered=True)), TRUE, FALSE)
 
     def _resolve(self, predicate: Predicate) -> Resolved:
+        over_value = None if self._leaves_calls else self._calls.over_value(predicate)
+        if over_value is None:
+            return self._resolved(predicate)
+        self._is_of_call = True
+        try:
+            return self._resolved(over_value)
+        except _CallLeftToSparkError:
+            pass
+        finally:
+            self._is_of_call = False
+        return self._resolved(predicate)
+
+    def _resolved(self, predicate: Predicate) -> Resolved:
         test = self._texts.read(predicate)
         if test is not None:
             return self._tested(test)

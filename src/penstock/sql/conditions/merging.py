@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.plan.calls import Branch, UserCall
 from penstock.plan.picking import picked
 from penstock.plan.selection import Query, SelectionSet, Term
 from penstock.sql.conditions.bind import BoundSelections
@@ -16,13 +17,15 @@ from penstock.sql.conditions.raising import renumbered
 Ints = npt.NDArray[np.int64]
 
 
-def merged(one: BoundSelections, other: BoundSelections, queries: Ints, errors: Ints) -> BoundSelections:
+def merged(
+    one: BoundSelections, other: BoundSelections, queries: Ints, errors: Ints, branches: Ints
+) -> BoundSelections:
     """Some queries of two results of one binder.
 
     Args:
         one, other: the results. Attributes of the first keep their numbers.
         queries: int64[], the queries wanted: numbers of the first's, then, numbered on, of the second's.
-        errors: likewise of error queries.
+        errors, branches: likewise of error queries and of branches.
     """
     places = {place: number for number, place in enumerate(one.places)}
     attributes = list(one.selections.attributes)
@@ -31,6 +34,14 @@ def merged(one: BoundSelections, other: BoundSelections, queries: Ints, errors: 
             places[place] = len(attributes)
             attributes.append(attribute)
     order = {number: places[place] for number, place in enumerate(other.places)}
+    chosen = tuple(
+        picked([*one.branches, *(_moved_branch(each, order) for each in other.branches)], branches)
+    )
+    tested = {name for each in chosen for name, _ in each.tests}
+    calls = {each.name: each for each in (*one.calls, *other.calls)}
+    needed = _needed(calls, tested)
+    given = {each.column for name in needed for each in calls[name].arguments}
+    arguments = {each.name: each for each in (*one.arguments, *other.arguments)}
     return BoundSelections(
         SelectionSet(
             tuple(attributes), _chosen(one.selections.queries, other.selections.queries, order, queries)
@@ -40,7 +51,22 @@ def merged(one: BoundSelections, other: BoundSelections, queries: Ints, errors: 
         other.warnings,
         tuple({each.name: each for each in (*one.columns, *other.columns)}.values()),
         tuple(places),
+        chosen,
+        tuple(each for name, each in calls.items() if name in needed),
+        tuple(each for name, each in arguments.items() if name in given),
     )
+
+
+def _needed(calls: Mapping[str, UserCall], tested: Iterable[str]) -> set[str]:
+    """The names of calls that are tested, and of those that are their arguments."""
+    found: set[str] = set()
+    remaining = list(tested)
+    while remaining:
+        name = remaining.pop()
+        if name in calls and name not in found:
+            found.add(name)
+            remaining += [each.column for each in calls[name].arguments if each.column is not None]
+    return found
 
 
 def _chosen(
@@ -56,6 +82,10 @@ def _moved(query: Query, order: Mapping[int, int]) -> Query:
         for term in query.terms
     )
     return replace(query, terms=terms, tree=None if query.tree is None else renumbered(query.tree, order))
+
+
+def _moved_branch(branch: Branch, order: Mapping[int, int]) -> Branch:
+    return replace(branch, query=_moved(branch.query, order))
 
 
 def _attribute(predicate: tuple[int, object]) -> int:

@@ -110,7 +110,7 @@ class Operands:
                             raise self._unknown(clause, operand)
                     self.require_spark(clause, operand.text, operand.start, operand.end)
                     expressions[operand.text] = None
-                    if not any(name in self._columns for name in operand.names):
+                    if not self.has_columns(operand):
                         constants[operand.text] = None
         if self.host is not None and expressions:
             self._ask(self.host, list(expressions), constants)
@@ -169,6 +169,14 @@ class Operands:
     def column(self, operand: Operand) -> Compared | None:
         """The column that an operand names, if it is a bare name and there is one."""
         return None if operand.column is None else self._columns.get(operand.column.upper())
+
+    def has_columns(self, operand: Operand) -> bool:
+        """Whether a column is named in an operand."""
+        return any(name in self._columns for name in operand.names)
+
+    def add(self, name: str, column: Compared) -> None:
+        """Adds a column that is not the stream's: the values of a call."""
+        self._columns[name.upper()] = column
 
     def compared(self, operand: Operand) -> Compared | None:
         """The column or expression an operand stands for; None for a constant."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from penstock.errors import SqlError
-from penstock.plan.joins import Argument, UserPredicate
+from penstock.plan.calls import Argument
+from penstock.plan.joins import UserPredicate
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import KeptColumns, row_text

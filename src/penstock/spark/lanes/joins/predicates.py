@@ -13,10 +13,11 @@ from penstock.control.actions import ReorderOperators
 from penstock.control.events import OperatorMeasure, OperatorsBound, OperatorsMeasured
 from penstock.control.policies.output_rate import OperatorOrderPolicy, OperatorsStanding, SwitchSettings
 from penstock.errors import InputError
+from penstock.operators.functions.caller import FunctionProgram
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram
 from penstock.operators.selection.selector import compile_selections
-from penstock.plan.joins import Argument, JoinPlan, UserPredicate
-from penstock.spark.analysis.gate import computed
+from penstock.plan.joins import JoinPlan, UserPredicate
+from penstock.spark.analysis.arguments import argument, given_type
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.joins.user_predicates import VALUE
 from penstock.sql.text.lexing import quote
@@ -116,20 +117,8 @@ def _program(
         schema = pa.schema([(VALUE, predicate.type)])
         bound = bind_selections({"": predicate.condition}, schema, None, zone)
         selection = compile_selections(bound.selections)
-    arguments = tuple(_argument(spark, each) for each in predicate.arguments)
+    arguments = tuple(argument(spark, each) for each in predicate.arguments)
     types = {column.name: column.type for each in plan.inputs for column in each.columns}
     kinds = (each.type if isinstance(each, pa.Scalar) else types[each] for each in arguments)
-    return PredicateProgram(
-        function, arguments, tuple(_given(kind, zone) for kind in kinds), predicate.type, selection
-    )
-
-
-def _argument(spark: SparkSession, argument: Argument) -> str | pa.Scalar:
-    if argument.column is not None:
-        return argument.column
-    return spark.range(1).select(computed(spark, argument.constant or "")).toArrow().column(0)[0]
-
-
-def _given(kind: pa.DataType, zone: str) -> pa.DataType:
-    """The type in which Spark hands a column to a function: moments are told by the session's clock."""
-    return pa.timestamp("us", zone) if pa.types.is_timestamp(kind) and kind.tz is not None else kind
+    given = tuple(given_type(kind, zone) for kind in kinds)
+    return PredicateProgram(FunctionProgram(function, arguments, given, predicate.type), selection)

@@ -1,0 +1,1 @@
+"""Users' functions that the worker calls: of rows that satisfy everything else."""
