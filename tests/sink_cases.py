@@ -16,6 +16,7 @@ from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.log.appended import Appended
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.results.window_schemas import MARKS, ROW
 from penstock.spark.sinks.declared import Sink, SinkView, table_sink
 from penstock.spark.sinks.follower import FollowerContext
@@ -45,18 +46,18 @@ class Folder:
     Args:
         output: the results folder.
         compact_every: so many batches are merged; 0: none are.
+        retention: how long rows are kept.
     """
 
-    def __init__(self, output: Path, compact_every: int = 0) -> None:
+    def __init__(self, output: Path, compact_every: int = 0, retention: Retention = FOREVER) -> None:
         self.layout = Layout.of(output, None)
         self.ledger = self.layout.open()
         self.events = EventLog(self.layout.events)
         self.published = Appended()
         self._every = compact_every
-        self._matches = Publisher(self.layout, STREAM, grace_seconds=0)
-        self._results = Publisher(
-            self.layout, results_of(STREAM), (), owner=results_of(STREAM), grace_seconds=0
-        )
+        owner = results_of(STREAM)
+        self._matches = Publisher(self.layout, STREAM, grace_seconds=0, retention=retention)
+        self._results = Publisher(self.layout, owner, (), owner=owner, grace_seconds=0, retention=retention)
         self._next = 1 + Publications(self.layout).last(STREAM)
         self._next_result = 1 + Publications(self.layout).last(results_of(STREAM))
         selection = {"name": SELECTION, "id": "a", "sql": "", "condition": "TRUE", "projection": None}
@@ -114,6 +115,13 @@ class Folder:
             self._results.compact_if_due(number, self._every, self.events)
             self.published.tell()
 
+    def remove_old(self, now: float) -> None:
+        """Lets rows leave that are too old at a time, seconds since the epoch."""
+        for each in (self._matches, self._results):
+            # waits for files that are being written
+            each.compact(-1)
+            each.remove_old(self.events, now)
+
     def view(self, name: str) -> SinkView:
         """A view as a sink's declaration needs it."""
         if name == SELECTION:
@@ -159,7 +167,7 @@ class Folder:
         followers.set(sinks)
         followers.start()
         assert followers.join(time.monotonic() + 120)
-        assert followers.failed == []
+        assert followers.failed == [], followers.failed
 
     @contextmanager
     def following(self, *sinks: Sink) -> Iterator[dict[str, dict[str, Any]]]:
