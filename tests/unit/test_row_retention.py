@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +21,7 @@ from penstock.spark.storage.failpoints import RETENTION_NAMES
 from penstock.spark.storage.formats import SINK
 from penstock.spark.storage.layout import Layout
 from sink_cases import SELECTION, STREAM, WINDOWS, Folder, Revision
-from test_sink_followers import Taken, sink_to
+from sinks_taken import Taken, sink_to
 
 KEPT = 80.0
 
@@ -37,10 +36,10 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(publish, "time", SimpleNamespace(time=found.time))
-    yield found
+    return found
 
 
 def _kept(folder: Path) -> list[int]:

@@ -37,6 +37,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.retaining import retain_table, retain_views
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,
@@ -72,6 +73,7 @@ from penstock.sql.script.statements import (
     CreateViews,
     InsertInto,
     Query,
+    Retain,
     sources_of,
 )
 from penstock.sql.script.views import flatten
@@ -185,6 +187,7 @@ class Declaring:
         due = [view for name, view in wanted.items() if name in changed or name in over]
         added = self._views_and_rules(staged, due, new_rules, mistakes)
         mistakes.raise_any()
+        retain_views(staged, (view for view in parsed.views if view.name.upper() in staged.spelled))
         self.settle(staged)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
@@ -293,6 +296,16 @@ class Declaring:
             )
         staged.streams[name] = self._new_stream(source)
 
+    def view(self, staged: Declared, name: str, sql: str, retain: str | None) -> None:
+        """Adds a view, or redefines one.
+
+        Raises:
+            InputError: its query has a mistake, or `retain` is no length of time, or the view cannot have it.
+        """
+        query = parse_query(sql, self.aggregates)
+        kept = None if retain is None else Retain.of(retain)
+        self.views(staged, {name: CreateView(name, query, sql, 0, len(sql), kept)})
+
     def views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
         fresh: dict[str, str] = {}
@@ -360,6 +373,7 @@ class Declaring:
         for sink in staged.sinks:
             if sink.view in written:
                 refuse_reserved(staged, sink)
+        retain_views(staged, (view for view in views.values() if isinstance(view, CreateView)))
 
     def sink(self, staged: Declared, view: str, write: SinkFunction) -> None:
         """Adds a function that the rows of a view are passed to.
@@ -436,6 +450,8 @@ class Declaring:
                 check_name("table", table.name)
                 check_length("table", table.name)
                 staged.tables[table.name] = table
+                if table.name.upper() not in targets and not is_static(table):
+                    retain_table(staged, table)
                 if is_static(table):
                     staged.statics[table.name] = open_static(self._spark, table)
                 elif table.name.upper() not in targets:

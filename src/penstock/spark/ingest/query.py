@@ -19,6 +19,7 @@ from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.shards import fixed_shards
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.recovery.supervisor import Supervisor, stop_all
@@ -50,6 +51,7 @@ class IngestQuery:
         on_batch: told of each published batch, before Spark's commit.
         name: names Spark's query; several may run in one session.
         functions: names of the user's functions, for messages.
+        retention: how long published rows are kept.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class IngestQuery:
         on_batch: Callable[[BatchDone], None],
         name: str = "penstock",
         functions: Collection[str] = (),
+        retention: Retention = FOREVER,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -105,6 +108,7 @@ class IngestQuery:
             published,
             on_batch,
             self.retries.succeeded,
+            retention,
         )
         #: whether a batch is being answered
         self.busy = False

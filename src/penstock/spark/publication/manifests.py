@@ -146,9 +146,14 @@ class PublishedBatches:
         """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
         return with_view_pairs(self.merged.view_pairs, self.single)
 
+    @property
+    def all_removed(self) -> Mapping[str, int]:
+        """How many rows have left by retention, by kind."""
+        return with_removed(self.merged.removed, self.single)
+
     def removed(self, kind: str) -> int:
         """How many rows of a kind have left by retention."""
-        return with_removed(self.merged.removed, self.single).get(kind, 0)
+        return self.all_removed.get(kind, 0)
 
     def paths(self, layout: Layout, name: str, kind: str) -> list[StorePath]:
         """The files of a kind, in order of batch.

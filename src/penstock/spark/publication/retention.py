@@ -190,7 +190,9 @@ def _old(published: PublishedBatches, kind: str, until: float, *, newest: bool) 
         yield from (file for file in files_of(document) if file.kind == kind)
 
 
-def carry_out(layout: Layout, query: str, plan: Plan, replaced: ReplacedFiles) -> None:
+def carry_out(
+    layout: Layout, query: str, plan: Plan, replaced: ReplacedFiles, *, is_read: bool = True
+) -> None:
     """Let rows leave: one commit, which also puts the names of their files; these are deleted later.
 
     Args:
@@ -198,6 +200,7 @@ def carry_out(layout: Layout, query: str, plan: Plan, replaced: ReplacedFiles) -
         query: the query's name among the manifests.
         plan: of rows that leave.
         replaced: deletes the files.
+        is_read: whether somebody may still be reading them: only then are they kept for a while.
 
     Raises:
         FencedError: another run has taken over.
@@ -221,7 +224,7 @@ def carry_out(layout: Layout, query: str, plan: Plan, replaced: ReplacedFiles) -
             puts[manifests[document["first"]]] = MANIFEST.stamped(left_document)
             gone += own
     names = [name_of(layout, query, each.kind, each.name) for each in gone]
-    told = replaced.document(f"left-{uuid.uuid4().hex[:8]}", names)
+    told = replaced.document(f"left-{uuid.uuid4().hex[:8]}", names, is_read=is_read)
     failpoint("rows_leave", plan.published.last)
     commit({**puts, **told})
     failpoint("rows_left", plan.published.last)
