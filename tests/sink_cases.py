@@ -133,6 +133,10 @@ class Folder:
         table = CreateTable(name, (), kind, options, 0, 1, f"CREATE TABLE {name}")
         return table_sink(SimpleNamespace(), table, self.view(view), "SELECT")  # type: ignore[arg-type]
 
+    def sink_of(self, table: CreateTable) -> Sink:
+        """A sink of the selection as a statement declares it."""
+        return table_sink(SimpleNamespace(), table, self.view(SELECTION), "SELECT")  # type: ignore[arg-type]
+
     def followers(
         self, is_over: Callable[[], bool], is_bounded: bool = True, **settings: Any
     ) -> tuple[Followers, dict[str, dict[str, Any]]]:

@@ -51,6 +51,7 @@ from penstock.spark.rule_sets import (
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
+from penstock.spark.sources.outside_values import filled
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
@@ -453,11 +454,12 @@ class Declaring:
                 if table.name.upper() not in targets and not is_static(table):
                     retain_table(staged, table)
                 if is_static(table):
-                    staged.statics[table.name] = open_static(self._spark, table)
+                    staged.statics[table.name] = open_static(self._spark, filled(table))
                 elif table.name.upper() not in targets:
-                    source = open_table(self._spark, table, self._settings)
-                    staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
-                    staged.warnings[table.name] = table_warnings(table, partial(reads_any, self._spark))
+                    whole = filled(table)
+                    source = open_table(self._spark, whole, self._settings)
+                    staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, whole))
+                    staged.warnings[table.name] = table_warnings(whole, partial(reads_any, self._spark))
 
     def _derived(
         self,
@@ -540,7 +542,7 @@ class Declaring:
             self.views(staged, {view: CreateView(view, query, insert.text, *place)})
         check_width(staged, insert, table, view)
         with table.pointing():
-            sink = table_sink(self._spark, table, view_of(staged, view), insert.text)
+            sink = table_sink(self._spark, filled(table), view_of(staged, view), insert.text)
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.redaction import remember
 from penstock.spark.sinks.delivery import refuse_missing
 from penstock.spark.sinks.providers import SinkTable
 
@@ -80,12 +81,14 @@ def secret(table: SinkTable, option: str) -> str | None:
         return table.options.get(plain)
     path = Path(table.options[f"{plain}file"])
     try:
-        return path.read_text().strip()
+        value = path.read_text().strip()
     except OSError as error:
         raise ConnectionFailedError(
             f"table {table.name}: {option}_file cannot be read: {error}",
             *table.statement.at(f"{option}_file"),
         ) from error
+    remember([value])
+    return value
 
 
 def library(table: SinkTable, module: str, extra: str) -> ModuleType:
