@@ -16,6 +16,7 @@ from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.log.appended import Appended
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.results.window_schemas import MARKS, ROW
 from penstock.spark.sinks.declared import Sink, SinkView, table_sink
 from penstock.spark.sinks.follower import FollowerContext
@@ -58,19 +59,21 @@ class Folder:
         output: the results folder.
         compact_every: so many batches are merged; 0: none are.
         spark: the session that sinks are declared in; most need none.
+        retention: how long rows are kept.
     """
 
-    def __init__(self, output: Path, compact_every: int = 0, spark: Any = None) -> None:
+    def __init__(
+        self, output: Path, compact_every: int = 0, retention: Retention = FOREVER, spark: Any = None
+    ) -> None:
         self._spark = spark or SimpleNamespace()
         self.layout = Layout.of(output, None)
         self.ledger = self.layout.open()
         self.events = EventLog(self.layout.events)
         self.published = Appended()
         self._every = compact_every
-        self._matches = Publisher(self.layout, STREAM, grace_seconds=0)
-        self._results = Publisher(
-            self.layout, results_of(STREAM), (), owner=results_of(STREAM), grace_seconds=0
-        )
+        owner = results_of(STREAM)
+        self._matches = Publisher(self.layout, STREAM, grace_seconds=0, retention=retention)
+        self._results = Publisher(self.layout, owner, (), owner=owner, grace_seconds=0, retention=retention)
         self._next = 1 + Publications(self.layout).last(STREAM)
         self._next_result = 1 + Publications(self.layout).last(results_of(STREAM))
         selection = {"name": SELECTION, "id": "a", "sql": "", "condition": "TRUE", "projection": None}
@@ -128,6 +131,13 @@ class Folder:
             self._results.compact_if_due(number, self._every, self.events)
             self.published.tell()
 
+    def remove_old(self, now: float) -> None:
+        """Lets rows leave that are too old at a time, seconds since the epoch."""
+        for each in (self._matches, self._results):
+            # waits for files that are being written
+            each.compact(-1)
+            each.remove_old(self.events, now)
+
     def view(self, name: str) -> SinkView:
         """A view as a sink's declaration needs it."""
         if name == SELECTION:
@@ -138,6 +148,10 @@ class Folder:
         """A sink as INSERT INTO declares it."""
         table = CreateTable(name, (), kind, options, 0, 1, f"CREATE TABLE {name}")
         return table_sink(self._spark, table, self.view(view), "SELECT")
+
+    def sink_of(self, table: CreateTable) -> Sink:
+        """A sink of the selection as a statement declares it."""
+        return table_sink(self._spark, table, self.view(SELECTION), "SELECT")
 
     def followers(
         self, is_over: Callable[[], bool], is_bounded: bool = True, **settings: Any
@@ -173,7 +187,7 @@ class Folder:
         followers.set(sinks)
         followers.start()
         assert followers.join(time.monotonic() + 120)
-        assert followers.failed == []
+        assert followers.failed == [], followers.failed
 
     @contextmanager
     def following(self, *sinks: Sink) -> Iterator[dict[str, dict[str, Any]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from penstock.redaction import secrets_masked, users_masked, without_secrets
+from penstock.redaction import masked_known, secrets_masked, without_secrets
 
 #: mistakes that the message on several lists
 _LISTED = 20
@@ -129,7 +129,7 @@ def masked(told: str, error: BaseException | None) -> str:
         if isinstance(each, SqlError):
             told = secrets_masked(told, each.text)
         left += [each.__cause__, each.__context__]
-    return users_masked(told)
+    return masked_known(told)
 
 
 class UnknownNameError(SqlError):

@@ -6,9 +6,11 @@ user of a URI or a host (`s3a://KEY:SECRET@bucket`).
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from threading import Lock
 
 #: what a secret is replaced by
 MASK = "***"
@@ -34,13 +36,55 @@ _OF_URI = r"(?<=://)[^\s'\"@/]*(?::(?!\d+/)[^\s'\"@]*)?(?=@)"
 _URI_USER = re.compile(_OF_URI)
 #: that of a value, where it may stand without a scheme
 _USER = re.compile(rf"{_OF_URI}|(?<![^\s'\",])[\w.%+-]+:[^\s'\",@/]+(?=@)")
+#: name and value within a value
+_PAIR = re.compile(r"""(?P<name>[\w.]+)\s*=\s*(?:"([^"]+)"|'([^']+)'|([^\s;&,"']+))""")
 #: shorter values are words of messages too
 _LEAST_CHARACTERS = 4
+#: secrets of the tables that this process has opened; replaced, never changed
+_known: frozenset[str] = frozenset()
+_learning = Lock()
 
 
 def is_secret(option: str) -> bool:
     """Whether the value of an option is a secret, by the option's name."""
     return _SECRET.search(option) is not None
+
+
+def remember(values: Iterable[str]) -> None:
+    """Mask these secrets in all messages from now on, and what they hold: lines, passwords of users, headers and their tokens."""
+    global _known
+    found: set[str] = set()
+    for value in values:
+        for line in (value, *value.splitlines(), *_texts_of(value)):
+            behind = line.partition(":")[2].strip()
+            parts = (line.strip(), behind, *line.split()[-1:], *secrets_within(line))
+            found.update(part for part in parts if len(part) >= _LEAST_CHARACTERS)
+    with _learning:
+        _known |= found
+
+
+def _texts_of(value: str) -> list[str]:
+    """The texts of a JSON object; none of another value."""
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in found.values() if isinstance(each, str)] if isinstance(found, dict) else []
+
+
+def secrets_within(value: str) -> list[str]:
+    """The secrets in a value that is none as a whole: users of URIs and hosts with passwords, and `password=...`."""
+    users = [user for each in _USER.finditer(value) if ":" in (user := each[0])]
+    pairs = [each for each in _PAIR.finditer(value) if is_secret(each["name"])]
+    return [*users, *(next(filter(None, each.groups()[1:])) for each in pairs)]
+
+
+def masked_known(message: str) -> str:
+    """A message with the secrets masked that this process knows, and the users of its URIs."""
+    for secret in sorted(_known, key=len, reverse=True):
+        if secret in message:
+            message = message.replace(secret, MASK)
+    return users_masked(message)
 
 
 @lru_cache(maxsize=4)
@@ -130,7 +174,7 @@ def secrets_masked(message: str, text: str) -> str:
         for secret in (value, *_INNER.findall(value), *_password(text, start, end)):
             if len(secret) >= _LEAST_CHARACTERS:
                 message = message.replace(secret, MASK)
-    return users_masked(message)
+    return masked_known(message)
 
 
 def users_masked(message: str) -> str:

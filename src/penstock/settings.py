@@ -46,6 +46,8 @@ class Settings(BaseModel):
     compact_every_batches: int = Field(default=64, ge=0)
     #: files that were replaced by merged ones are there so long, for whoever has begun to read them
     replaced_seconds: float = Field(default=600.0, ge=60)
+    #: published rows of streams and views without a retention of their own are deleted so long after their publication; None: never
+    retain_seconds: float | None = Field(default=None, gt=0)
     #: a record larger than this goes to the quarantine
     max_record_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
     #: a file that is no whole Parquet file yet is waited for until nobody has written to it for so long
@@ -129,6 +131,7 @@ class Tuning(TypedDict, total=False):
     decode_in_worker: bool
     compact_every_batches: int
     replaced_seconds: float
+    retain_seconds: float | None
     max_record_bytes: int
     settle_seconds: float
     files_seconds: float

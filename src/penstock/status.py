@@ -180,6 +180,7 @@ class SinkStatus:
         backlog: published batches that are not delivered as a whole.
         behind_seconds: age of the oldest of them; None where there is none, or its age is not known.
         rejected: rows that the counterpart refused for good.
+        missed: stored rows that left by retention before the sink had them, in this run.
         trouble: why it fails; None where it works.
     """
 
@@ -192,6 +193,7 @@ class SinkStatus:
     behind_seconds: float | None = None
     rejected: int = 0
     trouble: Trouble | None = None
+    missed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,3 +344,25 @@ def test_a_hint_names_the_slack_policy(hint: str, slack: SlackChoice | None) -> 
     assert query.hints.slack == slack
     assert query.hints.max_error is not None
     assert query.hints.max_error.absolute == ("absolute" in hint)
+
+
+def test_a_view_says_how_long_its_rows_are_kept() -> None:
+    table = "CREATE TABLE t USING parquet OPTIONS (path 'x');"
+    query = "SELECT window(at, '1 minute') AS w, count(*) AS n FROM t GROUP BY w"
+    (view,) = parse_script(f"{table} CREATE VIEW v TBLPROPERTIES ('retain' = '30 days') AS {query}").views
+    assert view.retain is not None
+    assert (view.retain.seconds, view.text) == (30 * 86_400, query)
+    (plain,) = parse_script(f"{table} CREATE VIEW v AS {query}").views
+    assert plain.retain is None
+    for property_, told in (
+        (
+            "retain 'ever'",
+            "retain needs a length of time above 0 in weeks to microseconds, such as '30 days'; got 'ever'.",
+        ),
+        ("retain '-1 day'", "got '-1 day'."),
+        ("keep '1 day'", "Views have no property keep. Allowed: retain '30 days'."),
+    ):
+        with pytest.raises(SqlError) as error:
+            parse_script(f"{table} CREATE VIEW v TBLPROPERTIES ({property_}) AS {query}")
+        assert told in error.value.message
+        assert error.value.text[error.value.start : error.value.end].startswith(property_.partition(" ")[0])

@@ -18,6 +18,7 @@ from penstock.cli.explain import explain
 from penstock.cli.files import files
 from penstock.cli.import_rules import import_rules
 from penstock.cli.page import page
+from penstock.cli.prune import prune
 from penstock.cli.results import results
 from penstock.cli.run import run
 from penstock.cli.screen import run_app
@@ -35,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (run, check, explain, why, results, status, page, quarantine, files, verify, demo):
+for command in (run, check, explain, why, results, status, page, quarantine, files, prune, verify, demo):
     app.command()(command)
 app.command("try")(try_view)
 app.command("import")(import_rules)

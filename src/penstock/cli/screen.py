@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from penstock.errors import PenstockError, masked
-from penstock.redaction import users_masked
+from penstock.redaction import masked_known
 from penstock.spark.sessions.output import OUTPUT
 
 
@@ -85,5 +85,5 @@ def tell_unforeseen(error: Exception) -> None:
 def tell(told: str, style: str = "red") -> None:
     """Prints a line on the standard error."""
     Console(stderr=True).print(
-        f"penstock: {users_masked(told)}", style=style, markup=False, highlight=False, soft_wrap=True
+        f"penstock: {masked_known(told)}", style=style, markup=False, highlight=False, soft_wrap=True
     )

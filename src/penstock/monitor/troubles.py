@@ -53,6 +53,8 @@ def _of_sink(document: dict[str, Any], event: Mapping[str, Any]) -> None:
     if event["kind"] == "sink_rejected":
         sink["rejected"] = sink.get("rejected", 0) + (event.get("rows") or 0)
         sink["dead_letters"] = event.get("file")
+    elif event["kind"] == "sink_missed":
+        sink["missed"] = sink.get("missed", 0) + (event.get("rows") or 0)
     else:
         _SINK_HANDLERS[event["kind"]](sink, event)
 
@@ -60,7 +62,7 @@ def _of_sink(document: dict[str, Any], event: Mapping[str, Any]) -> None:
 _SINK_HANDLERS = {"sink_retried": _retried, "sink_failed": _failed, "sink_back": _back}
 #: by kind of event: given what is known of the run
 SINK_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = dict.fromkeys(
-    (*_SINK_HANDLERS, "sink_rejected"), _of_sink
+    (*_SINK_HANDLERS, "sink_rejected", "sink_missed"), _of_sink
 )
 
 
@@ -113,6 +115,8 @@ def sink_words(name: str, sink: Mapping[str, Any], *, is_over: bool = False) -> 
         yield f"{trouble['state'].upper()}: {trouble['told']}, since {_clock(trouble['since'])}{behind}; {rest}"
     if sink.get("rejected"):
         yield f"sink {name}: the server refused {counted(sink['rejected'], 'row')}; see {sink['dead_letters']}"
+    if sink.get("missed"):
+        yield f"sink {name}: {counted(sink['missed'], 'row')} left the folder before the sink had them"
 
 
 def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str] = ()) -> str:

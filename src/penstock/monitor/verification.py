@@ -169,6 +169,20 @@ class Findings:
         self.look(path, check)
 
 
+def whole_layout(folder: str | StorePath) -> Layout:
+    """The layout of a results folder, with the checkpoint that its newest run used.
+
+    Raises:
+        InputError: there is no such folder, or it is not Penstock's.
+    """
+    layout = folder_layout(folder)
+    checkpoint = store_path(read_status(layout).get("checkpoint") or layout.checkpoint)
+    # a folder that was copied or moved with its checkpoint inside still names where that was
+    if str(checkpoint).split("/")[-2:] == str(layout.checkpoint).split("/")[-2:]:
+        checkpoint = layout.checkpoint
+    return Layout(layout.output, checkpoint)
+
+
 def verify(folder: str | StorePath) -> Findings:
     """Reads all documents and files of a results folder and its checkpoint.
 
@@ -178,13 +192,8 @@ def verify(folder: str | StorePath) -> Findings:
     Raises:
         InputError: there is none, or it is not Penstock's.
     """
-    layout = folder_layout(folder)
-    checkpoint = store_path(read_status(layout).get("checkpoint") or layout.checkpoint)
-    # a folder that was copied or moved with its checkpoint inside still names where that was
-    if str(checkpoint).split("/")[-2:] == str(layout.checkpoint).split("/")[-2:]:
-        checkpoint = layout.checkpoint
-    layout = Layout(layout.output, checkpoint)
-    found = Findings(layout.output, checkpoint)
+    layout = whole_layout(folder)
+    found = Findings(layout.output, layout.checkpoint)
     owner = found.look(layout.ledger.path, layout.ledger.owner)
     found.writer = None if owner is None else owner.process
     _output(layout, found)

@@ -27,6 +27,7 @@ from penstock.sql.script.statements import (
     CreateViews,
     InsertInto,
     Query,
+    Retain,
     Script,
     sources_of,
 )
@@ -110,6 +111,8 @@ class Declared:
     waiting: list[CreateView | InsertInto] = field(default_factory=list)
     #: by the view, table or stream they are about
     warnings: SharedMap[list[str]] = field(default_factory=SharedMap)
+    #: how long published rows of streams and views are kept, by name
+    retained: dict[str, Retain] = field(default_factory=dict)
     #: by stream, conditions of its views that are bound already, until a run takes them
     bound: dict[str, DeclaredConditions] = field(default_factory=dict)
     #: the views' names as declared, by name in upper case
@@ -132,6 +135,7 @@ class Declared:
             list(self.sinks),
             list(self.waiting),
             self.warnings.copy(),
+            dict(self.retained),
             dict(self.bound),
             self.spelled.copy(),
             self.above.copy(),
@@ -142,6 +146,7 @@ class Declared:
         self.views, self.spelled = changed.views, changed.spelled
         self.above, self._own = changed.above, changed._own
         self.warnings, self.bound = changed.warnings, changed.bound
+        self.retained = changed.retained
         self.touched.update(changed.touched)
 
     def put(self, name: str, view: View) -> None:
@@ -159,6 +164,7 @@ class Declared:
         """Removes a view; see `refuse_loose_ends`."""
         self._unlink(name)
         del self.views[name], self.spelled[name.upper()]
+        self.retained.pop(name, None)
         self.touched[name] = None
 
     def _unlink(self, name: str) -> None:

@@ -38,6 +38,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.retaining import retain_table, retain_views
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,
@@ -51,6 +52,7 @@ from penstock.spark.rule_sets import (
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
+from penstock.spark.sources.outside_values import filled
 from penstock.spark.sources.probes import Probe, open_probe
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
@@ -73,6 +75,7 @@ from penstock.sql.script.statements import (
     CreateViews,
     InsertInto,
     Query,
+    Retain,
     sources_of,
 )
 from penstock.sql.script.views import flatten
@@ -186,6 +189,7 @@ class Declaring:
         due = [view for name, view in wanted.items() if name in changed or name in over]
         added = self._views_and_rules(staged, due, new_rules, mistakes)
         mistakes.raise_any()
+        retain_views(staged, (view for view in parsed.views if view.name.upper() in staged.spelled))
         self.settle(staged)
         kept = {(insert.table, insert.text) for insert in parsed.inserts}
         staged.sinks = [sink for sink in staged.sinks if not sink.text or (sink.name, sink.text) in kept]
@@ -294,6 +298,16 @@ class Declaring:
             )
         staged.streams[name] = self._new_stream(source)
 
+    def view(self, staged: Declared, name: str, sql: str, retain: str | None) -> None:
+        """Adds a view, or redefines one.
+
+        Raises:
+            InputError: its query has a mistake, or `retain` is no length of time, or the view cannot have it.
+        """
+        query = parse_query(sql, self.aggregates)
+        kept = None if retain is None else Retain.of(retain)
+        self.views(staged, {name: CreateView(name, query, sql, 0, len(sql), kept)})
+
     def views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""
         fresh: dict[str, str] = {}
@@ -361,6 +375,7 @@ class Declaring:
         for sink in staged.sinks:
             if sink.view in written:
                 refuse_reserved(staged, sink)
+        retain_views(staged, (view for view in views.values() if isinstance(view, CreateView)))
 
     def sink(self, staged: Declared, view: str, write: SinkFunction) -> None:
         """Adds a function that the rows of a view are passed to.
@@ -438,12 +453,15 @@ class Declaring:
                 check_name("table", table.name)
                 check_length("table", table.name)
                 staged.tables[table.name] = table
+                if table.name.upper() not in targets and not is_static(table):
+                    retain_table(staged, table)
                 if is_static(table):
-                    staged.statics[table.name] = open_static(self._spark, table)
+                    staged.statics[table.name] = open_static(self._spark, filled(table))
                 elif table.name.upper() not in targets:
-                    source = open_table(self._spark, table, self._settings)
-                    staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, table))
-                    staged.warnings[table.name] = table_warnings(table, partial(reads_any, self._spark))
+                    whole = filled(table)
+                    source = open_table(self._spark, whole, self._settings)
+                    staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, whole))
+                    staged.warnings[table.name] = table_warnings(whole, partial(reads_any, self._spark))
 
     def _derived(
         self,
@@ -526,7 +544,7 @@ class Declaring:
             self.views(staged, {view: CreateView(view, query, insert.text, *place)})
         check_width(staged, insert, table, view)
         with table.pointing():
-            sink = table_sink(self._spark, table, view_of(staged, view), insert.text)
+            sink = table_sink(self._spark, filled(table), view_of(staged, view), insert.text)
         refuse_reserved(staged, sink)
         staged.sinks.append(sink)
 

@@ -34,6 +34,7 @@ from penstock.spark.provenance.backtest import Wanted, backtest
 from penstock.spark.provenance.why import Asked, why
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import known_catalog
+from penstock.spark.retaining import refuse_over_removed, retained_seconds
 from penstock.spark.rule_following import follow_files
 from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.run import Run, leave
@@ -185,17 +186,23 @@ class Engine:
             self._install(staged)
         return self
 
-    def view(self, name: str, sql: str) -> Engine:
+    def view(self, name: str, sql: str, retain: str | None = None) -> Engine:
         """Declare a view, or redefine one; it takes effect from the next batch on.
 
         Args:
             name: the view's name.
             sql: its SELECT.
+            retain: how long published rows of a window or join view are kept, such as '30 days'; None: as the setting `retain_seconds`
+                says.
 
         Raises:
-            InputError: the query has a mistake.
+            InputError: the query has a mistake, `retain` is no length of time, or the view cannot have it.
         """
-        return self.add_views({name: sql})
+        with self._lock:
+            staged = self._declared.copy()
+            self._declaring.view(staged, name, sql, retain)
+            self._install(staged)
+        return self
 
     def add_views(self, queries: Mapping[str, str]) -> Engine:
         """Declare or redefine many views in one step, faster than one by one; a view may select from an earlier one.
@@ -511,6 +518,7 @@ class Engine:
                     "The engine has nothing to run: declare at least one stream and one view on it."
                 )
             layout.check()
+            refuse_over_removed(layout, self._declared.derived)
             for folder in (layout.output, layout.checkpoint):
                 configure(self._spark, address_of(folder))
             require_zone(self._spark, layout)
@@ -524,6 +532,7 @@ class Engine:
                 self._declaring.aggregates,
                 progress,
             )
+            run.set_retention(retained_seconds(self._declared))
             run.set_sinks(self._declared.sinks_of_views())
             run.set_rules(self._declared.files_of_rules)
             begun = {
@@ -589,6 +598,7 @@ class Engine:
         if run is None or not run.active:
             self._declared = staged
             return
+        refuse_over_removed(run.layout, staged.derived.keys() - self._declared.derived.keys())
         try:
             self._hand_over(run, staged)
         except BaseException:
@@ -601,6 +611,7 @@ class Engine:
     def _hand_over(self, run: Execution, staged: Declared) -> None:
         """Brings a run to what is declared anew; after a failure it can be repeated."""
         before = self._declared
+        run.set_retention(retained_seconds(staged))
         run.set_sinks(staged.sinks_of_views())
         run.set_rules(staged.files_of_rules)
         if staged.statics.keys() != before.statics.keys() or (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -35,6 +35,8 @@ from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import is_of_view
+from penstock.spark.publication.retention import Needed, Retention
 from penstock.spark.recovery.causes import TAKEN_OVER
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
@@ -157,6 +159,8 @@ class Execution:
             self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
             self._deadlines = DeadlineViews(layout)
             appended, published = Appended(), Appended()
+            self._retention = Retention(settings.retain_seconds)
+            self._retention.needed = self._needed_rows
             self._lane_context = LaneContext(
                 spark,
                 layout,
@@ -169,6 +173,7 @@ class Execution:
                 RowLogs(layout, self.events, appended.tell),
                 functions,
                 aggregates,
+                retention=self._retention,
             )
             self.followers = Followers(
                 FollowerContext(
@@ -368,6 +373,7 @@ class Execution:
             self._name,
             self._functions,
             self._called,
+            self._retention,
         )
         views = self._catalog.number(name, source.schema, views)
         known = query.plans.answered
@@ -613,6 +619,20 @@ class Execution:
     def set_sinks(self, sinks: Sequence[Sink]) -> None:
         """Delivers views' rows to these sinks, and to no others."""
         self.followers.set(sinks)
+
+    def set_retention(self, seconds: Mapping[str, float]) -> None:
+        """Keeps the published rows of these streams and views so long, and those of others as the settings say."""
+        self._retention.of_names = dict(seconds)
+
+    def _needed_rows(self, query: str, kinds: Iterable[str]) -> dict[str, Needed]:
+        """The first row of each kind that a sink has not, or that a view reads; see `Retention`."""
+        kinds = list(kinds)
+        found = self.followers.needed(query, kinds)
+        for each in self._derived.values():
+            if each.source.lane == query and each.answered:
+                own = [kind for kind in kinds if is_of_view(kind, each.source.view)]
+                found.update(dict.fromkeys(own, Needed(0, tuple(each.definitions))))
+        return found
 
     def set_rules(self, files: Mapping[str, Sequence[str]]) -> None:
         """Keeps which views files of rules declare, for the next start."""

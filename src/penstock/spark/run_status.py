@@ -53,6 +53,7 @@ def _sink(name: str, known: Mapping[str, Any], *, is_active: bool) -> SinkStatus
         None if since is None else round(max(0.0, time.time() - since), 3),
         known.get("rejected", 0),
         trouble_of(known.get("trouble")),
+        known.get("missed", 0),
     )
 
 

@@ -29,6 +29,7 @@ from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.publication.compaction import tidying
 from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.publication.publish import Published, Publisher
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.publication.staged import files_of_reports
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.sources.source import BoundBatch, Source
@@ -84,6 +85,7 @@ class BatchAnswerer:
         files: is told which batches are answered.
         published, on_batch: see `IngestQuery`.
         succeeded: called when a batch is published.
+        retention: how long published rows are kept.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class BatchAnswerer:
         published: Callable[[], None],
         on_batch: Callable[[BatchDone], None],
         succeeded: Callable[[], None],
+        retention: Retention = FOREVER,
     ) -> None:
         #: replaced as a whole: whoever reads it has a copy of one moment
         self.totals = Totals()
@@ -117,7 +120,9 @@ class BatchAnswerer:
         self._published = published
         self._on_batch = on_batch
         self._succeeded = succeeded
-        self._publisher = Publisher(layout, stream, grace_seconds=settings.replaced_seconds)
+        self._publisher = Publisher(
+            layout, stream, grace_seconds=settings.replaced_seconds, retention=retention
+        )
         self._planned = PlannedBatches(layout.spark(stream))
         self._told = BatchEvents(stream, events)
         self._arrivals = ArrivalClock()

@@ -20,6 +20,7 @@ from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.shards import fixed_shards
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.recovery.supervisor import Supervisor, stop_all
@@ -52,6 +53,7 @@ class IngestQuery:
         name: names Spark's query; several may run in one session.
         functions: names of the user's functions, for messages.
         called: those of them that take arrays and return one; others may follow.
+        retention: how long published rows are kept.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class IngestQuery:
         name: str = "penstock",
         functions: Collection[str] = (),
         called: Mapping[str, Callable[..., Any]] = NO_FUNCTIONS,
+        retention: Retention = FOREVER,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -109,6 +112,7 @@ class IngestQuery:
             published,
             on_batch,
             self.retries.succeeded,
+            retention,
         )
         #: whether a batch is being answered
         self.busy = False

@@ -129,6 +129,7 @@ class CutLane(Lane):
             failpoints="cut_",
             grace_seconds=context.settings.replaced_seconds,
             held=partial(held_rows, context.layout),
+            retention=context.retention,
         )
         self.jobs = CellJobs(context.spark, name, shared)
         self._cuts = Cuts(context.layout.cuts(name))

@@ -20,6 +20,7 @@ from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
+from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.recovery.retries import Retries, told_of
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.events import EventLog
@@ -50,6 +51,7 @@ class LaneContext:
         functions: the users' functions by name.
         aggregates: the users' aggregates by name in upper case.
         shared_jobs: where the window lanes of several streams run light jobs together.
+        retention: how long published rows are kept.
     """
 
     spark: SparkSession
@@ -64,6 +66,7 @@ class LaneContext:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
     shared_jobs: SharedJobs = field(default_factory=SharedJobs)
+    retention: Retention = FOREVER
 
 
 class LaneInput(Protocol):

@@ -18,6 +18,7 @@ from penstock.spark.results.read import matches
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.option_paths import FILE_SOURCES
+from penstock.spark.sources.outside_values import filled
 from penstock.spark.sources.patterns import absolute, is_pattern
 from penstock.spark.sources.stored_tuples import StoredTuples, stored_tuples
 from penstock.spark.storage.layout import Layout
@@ -126,7 +127,7 @@ def find_relation(spark: SparkSession, declared: Declared, name: str) -> Relatio
     stored = (
         StoredTuples("dataframe", None, source.schema, {})
         if table is None
-        else stored_tuples(spark, table, source.schema)
+        else stored_tuples(spark, filled(table), source.schema)
     )
     return Relation(name, source.schema, stored, source.event_time)
 

@@ -111,8 +111,8 @@ def _explained(window: TupleWindow, newest_us: int | None, end_us: int, is_final
     state = "other groups of this window are final" if is_final else "no group of this window is final"
     return replace(
         window,
-        reason=f"no row of these keys was published; {state}. No tuple of them satisfied WHERE, HAVING removed the "
-        "row, or the tuple has not been read yet",
+        reason=f"the results have no row of these keys; {state}. No tuple of them satisfied WHERE, HAVING removed the "
+        "row, the row left by retention, or the tuple has not been read yet",
     )
 
 

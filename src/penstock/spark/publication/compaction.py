@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,14 +23,18 @@ from penstock.spark.publication.history import Stretch, lengthened, summed
 from penstock.spark.publication.kinds import ending_of, folder_of, name_of
 from penstock.spark.publication.manifests import (
     MERGED,
+    PUBLISHED,
     VIEW_PAIRS,
     ListedFile,
     Merged,
     files_of,
     read_merged,
+    with_removed,
+    with_times,
     with_view_pairs,
 )
 from penstock.spark.publication.merging import LEVELS, Levels, Run, merge, runs_of
+from penstock.spark.publication.retention import FOREVER, PARTS, Retention
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.files import checksum_of
@@ -144,6 +148,7 @@ class Compaction:
         prefix: begins the names of its failpoints.
         levels: how far they are merged.
         passing: names of figures that merged batches are without.
+        retention: how long rows are kept.
     """
 
     def __init__(
@@ -156,9 +161,11 @@ class Compaction:
         prefix: str = "",
         levels: Levels = LEVELS,
         passing: Collection[str] = (),
+        retention: Retention = FOREVER,
     ) -> None:
         self._layout = layout
         self._query = query
+        self._retention = retention
         self._owner = owner
         self._manifests = layout.manifests(query)
         self._prefix = prefix
@@ -208,6 +215,11 @@ class Compaction:
         self._writing = task, self._writer.submit(task.write)
         return self.advance(patience_seconds)
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether files are being written that no manifest lists yet."""
+        return self._writing is not None
+
     def advance(self, patience_seconds: float | None = 0.0) -> tuple[int, int] | None:
         """Lists the merged files that are being written, if they are by now; see `compact`."""
         self._replaced.remove()
@@ -245,9 +257,26 @@ class Compaction:
             known.setdefault(file.kind, []).append(file)
         files: dict[str, Sequence[ListedFile | _Merge]] = dict(known)
         for kind in sorted(kind for kind in added if not is_of_log(kind)):
-            runs = self._levels.arranged(runs_of([*known.get(kind, ()), *added[kind]]))
+            own = runs_of([*known.get(kind, ()), *added[kind]])
+            runs = self._levels.arranged(own, self._part(kind, before, documents))
             files[kind] = [each for run in runs for each in self._planned(kind, run)]
         return _Task(before, documents, tuple(each for own in files.values() for each in own))
+
+    def _part(
+        self, kind: str, before: Merged, documents: Sequence[Mapping[str, Any]]
+    ) -> Callable[[Run], int] | None:
+        """The part of the retention in which the newest rows of a run were published; None: they never leave."""
+        seconds = self._retention.seconds(self._query, kind)
+        if seconds is None:
+            return None
+        times = {document["last"]: document.get(PUBLISHED) for document in documents}
+
+        def part(run: Run) -> int:
+            last = run.files[-1].last
+            time = times.get(last) if last > before.last else before.published_at(last)
+            return -1 if time is None else int(time * PARTS / seconds)
+
+        return part
 
     def _planned(self, kind: str, run: Run) -> list[ListedFile] | list[_Merge]:
         """The files of a run from now on."""
@@ -276,6 +305,8 @@ class Compaction:
             tuple(lengthened(before.stretches, map(Stretch.of, folded))),
             tuple(kept),
             with_view_pairs(before.view_pairs, task.documents),
+            with_times(before.times, task.documents, written.listed),
+            with_removed(before.removed, task.documents),
         )
         names = [
             name_of(self._layout, self._query, each.kind, file.name)

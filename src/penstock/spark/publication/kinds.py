@@ -25,6 +25,12 @@ def view_kind(operator: int, view: str) -> str:
     return f"{operator}/{view}"
 
 
+def is_of_view(kind: str, view: str) -> bool:
+    """Whether a kind is that of a window or join view's rows, by whatever operator or lane."""
+    operator, slash, name = kind.partition("/")
+    return bool(slash) and operator.isdigit() and name == view
+
+
 def misses_kind(view: str) -> str:
     """The kind of the files that tell of a view's windows that were not released in time."""
     return f"{_MISSES}/{view}"

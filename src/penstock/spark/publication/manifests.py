@@ -7,13 +7,14 @@ was replaced is kept for a while, for readers that have found it by then (docs/d
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.publication.history import Stretch
+from penstock.spark.publication.history import Stretch, added
 from penstock.spark.publication.kinds import folder_of
 from penstock.spark.storage.documents import read_json
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
@@ -23,6 +24,10 @@ from penstock.spark.storage.store_paths import StorePath, size_of
 
 #: of a batch in its own manifest: its (tuple, view) pairs by definition of a view, see `counted_as`; merged batches have one sum
 VIEW_PAIRS = "view_pairs"
+#: how many rows of each kind have left by retention, of a batch or of all merged ones
+REMOVED = "removed"
+#: of a batch, when it was published; of merged ones, when the last batch of each listed file was
+PUBLISHED = "published"
 #: the manifest of all batches whose files are merged
 MERGED = "merged"
 
@@ -62,6 +67,9 @@ class Merged:
         stretches: the same batches, see `history.lengthened`.
         batches: what the manifests said of the newest ones, which Spark may repeat.
         view_pairs: (tuple, view) pairs of all of them, by definition of a view.
+        times: batches that files end with, ascending, each with the seconds since the epoch when it was published; earlier versions of
+            Penstock did not keep them.
+        removed: rows of them that have left by retention, by kind of file.
     """
 
     last: int = -1
@@ -70,6 +78,13 @@ class Merged:
     stretches: tuple[Stretch, ...] = ()
     batches: tuple[dict[str, Any], ...] = ()
     view_pairs: Mapping[str, int] = field(default_factory=dict)
+    times: tuple[tuple[int, float], ...] = ()
+    removed: Mapping[str, int] = field(default_factory=dict)
+
+    def published_at(self, batch: int) -> float | None:
+        """When a batch was published, seconds since the epoch, or the next one of which that is known; None: nothing is known."""
+        place = bisect_left(self.times, (batch, 0.0))
+        return self.times[place][1] if place < len(self.times) else None
 
     def document(self) -> dict[str, Any]:
         """As it lies on disk; `first`, `last` and `files` as in the manifest of a batch."""
@@ -81,6 +96,8 @@ class Merged:
             "stretches": [_plain(stretch) for stretch in self.stretches],
             "batches": self.batches,
             VIEW_PAIRS: self.view_pairs,
+            PUBLISHED: self.times,
+            REMOVED: self.removed,
         }
 
 
@@ -128,6 +145,15 @@ class PublishedBatches:
     def view_pairs(self) -> Mapping[str, int]:
         """(tuple, view) pairs of all batches, by definition of a view; batches of earlier versions have none."""
         return with_view_pairs(self.merged.view_pairs, self.single)
+
+    @property
+    def all_removed(self) -> Mapping[str, int]:
+        """How many rows have left by retention, by kind."""
+        return with_removed(self.merged.removed, self.single)
+
+    def removed(self, kind: str) -> int:
+        """How many rows of a kind have left by retention."""
+        return self.all_removed.get(kind, 0)
 
     def paths(self, layout: Layout, name: str, kind: str) -> list[StorePath]:
         """The files of a kind, in order of batch.
@@ -188,6 +214,8 @@ def _merged(documents: StoredDocuments, found: Mapping[str, Any] | None) -> Merg
             tuple(Stretch(**stretch) for stretch in document["stretches"]),
             tuple(document["batches"]),
             document.get(VIEW_PAIRS, {}),
+            tuple((batch, time) for batch, time in document.get(PUBLISHED, ())),
+            document.get(REMOVED, {}),
         )
     except TypeError as error:
         raise DamagedError(str(documents[MERGED]), f"({MERGED_MANIFEST.kind}) is damaged: {error}") from error
@@ -202,10 +230,34 @@ def with_view_pairs(known: Mapping[str, int], documents: Iterable[Mapping[str, A
     return total
 
 
+def with_times(
+    known: Iterable[tuple[int, float]], documents: Iterable[Mapping[str, Any]], listed: Iterable[ListedFile]
+) -> tuple[tuple[int, float], ...]:
+    """When the last batch of each listed file was published: see `Merged.times`, and the manifests of later batches."""
+    times = dict(known)
+    times.update((each["last"], each[PUBLISHED]) for each in documents if PUBLISHED in each)
+    ends = {file.last for file in listed}
+    return tuple((batch, time) for batch, time in times.items() if batch in ends)
+
+
+def with_removed(known: Mapping[str, int], documents: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Add the rows of batches that have left by retention, by their manifests, to those of the batches before."""
+    total = known
+    for document in documents:
+        total = added(total, removed_of(document))
+    return total
+
+
 def files_of(document: Mapping[str, Any]) -> list[ListedFile]:
     """The files of a batch, by its manifest."""
     batch = document["first"]
     return [ListedFile(**file, first=batch, last=batch) for file in document["files"]]
+
+
+def removed_of(document: Mapping[str, Any]) -> Mapping[str, int]:
+    """How many rows of a batch have left by retention, by kind of file, by its manifest."""
+    found: Mapping[str, int] = document.get(REMOVED, {})
+    return found
 
 
 def located(layout: Layout, name: str, file: ListedFile) -> StorePath:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,22 +54,40 @@ class Levels:
     fan_in: int = 16
     most_bytes: int = 128 << 20
 
-    def arranged(self, runs: Sequence[Run]) -> list[Run]:
+    def arranged(self, runs: Sequence[Run], part: Callable[[Run], int] | None = None) -> list[Run]:
         """Which files are to be merged.
 
         New runs, of level 0, become as few of level 1 as their sizes allow. Where a level has `fan_in` runs, the oldest
         of them become one of the next, as many as fit. So there are about as many files as levels times `fan_in`, plus
         one for each `most_bytes`, and a row is written once a level.
 
+        Where rows leave after a time, runs of different parts of it are not merged, and those of a part that is over become one.
+
         Args:
-            runs: those of one kind in order of batch, which is by level, the highest first.
+            runs: those of one kind in order of batch.
+            part: of a run the number of the part of time that it is of, ascending; None: rows never leave.
 
         Returns:
             The runs from now on; one of several files is to be merged if `fits`.
         """
+        if part is None:
+            return self._levelled(runs)
+        *over, newest = [list(own) for _, own in groupby(runs, part)] or [[]]
+        return [*chain.from_iterable(map(self._gathered, over)), *self._levelled(newest)]
+
+    def _gathered(self, runs: list[Run]) -> Iterator[Run]:
+        """Runs as few as their sizes allow."""
+        while runs:
+            first, before = runs[0], len(runs)
+            taken = self._taken(runs, before)
+            yield taken if before - len(runs) > 1 or first.level == 0 else first
+
+    def _levelled(self, runs: Sequence[Run]) -> list[Run]:
+        # those of a part of time that was over once may have fewer levels than later ones
+        least = [*accumulate((run.level for run in reversed(runs)), max)][::-1]
         by_level: dict[int, list[Run]] = {}
-        for run in runs:
-            by_level.setdefault(run.level, []).append(run)
+        for run, level in zip(runs, least, strict=True):
+            by_level.setdefault(level, []).append(run if run.level == level else replace(run, level=level))
         new = by_level.pop(0, [])
         while new:
             by_level.setdefault(1, []).append(self._taken(new, len(new)))

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.spark.publication.compaction import PATIENCE_SECONDS, Compaction, tidying
-from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.manifests import PUBLISHED, read_published
 from penstock.spark.publication.merging import LEVELS, Levels
 from penstock.spark.publication.repair import Leftovers
+from penstock.spark.publication.retention import FOREVER, OldRows, Retention
 from penstock.spark.publication.staged import BatchFiles, Staged, files_of_reports
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import MANIFEST
@@ -52,6 +53,7 @@ class Publisher:
         passing: names of figures that only the newest batch is asked for: batches whose files are merged are without.
         grace_seconds: files that were replaced are kept for so long.
         held: gives the names of replaced files in the store that something still needs.
+        retention: how long rows are kept.
 
     Raises:
         DamagedError: what was published is not there as it was published; nothing is changed then.
@@ -68,6 +70,7 @@ class Publisher:
         passing: Collection[str] = (),
         grace_seconds: float = 0.0,
         held: Callable[[], Set[str]] = frozenset,
+        retention: Retention = FOREVER,
     ) -> None:
         self._layout = layout
         self._name = name
@@ -80,8 +83,9 @@ class Publisher:
         self._leftovers.repair(published, self._kinds, replaced.listed())
         replaced.remove()
         self._compaction = Compaction(
-            layout, name, owner, published.merged.last, replaced, failpoints, levels, passing
+            layout, name, owner, published.merged.last, replaced, failpoints, levels, passing, retention
         )
+        self._old_rows = OldRows(layout, name, retention, replaced)
         #: the newest batch that was begun; None: a commit may have published its files
         self._begun: int | None = None
 
@@ -139,7 +143,7 @@ class Publisher:
             "last": batch,
             "files": listed,
             "batches": [figures],
-            "published": time.time(),
+            PUBLISHED: time.time(),
         }
         commit({self._manifests[batch]: MANIFEST.stamped(document), **(puts or {})}, deletes, expect)
         self._kinds.update(file.kind for file in files)
@@ -159,6 +163,8 @@ class Publisher:
             wait for that.
         """
         with tidying(events, self._name, batch):
+            if self._old_rows.is_due:
+                self.remove_old(events, time.time())
             if every and batch and batch % every == 0:
                 return self._compaction.compact(batch - 1, PATIENCE_SECONDS)
             return self._compaction.advance()
@@ -167,6 +173,11 @@ class Publisher:
     def compact(self, last: int) -> tuple[int, int] | None:
         """Merges the files of batches up to `last`, see `Compaction.compact`."""
         return self._compaction.compact(last)
+
+    def remove_old(self, events: EventLog, now: float) -> None:
+        """Let rows leave that are older than their retention at a time, see `OldRows.remove`; not while files are being merged."""
+        if not self._compaction.is_writing:
+            self._old_rows.remove(events, now)
 
     def close(self) -> None:
         """Waits until no file is being written; merged files that are not listed are removed at the next start."""

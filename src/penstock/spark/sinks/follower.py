@@ -39,6 +39,10 @@ _T = TypeVar("_T")
 _LOOK_SECONDS = 1.0
 #: places that moved over batches without rows of the view are stored this seldom
 _MOVED_SECONDS = 10.0
+_MISSED = (
+    "{:,} stored rows left the results folder by retention or `penstock prune` before the sink had them; rows of other views may be "
+    "among them. The sink continues with the first row that is kept"
+)
 #: jobs of all followers have a pool of their own
 POOL = "sinks"
 
@@ -235,8 +239,9 @@ class Follower:
                 self._context.views.wait(seen, _LOOK_SECONDS)
                 continue
             is_latest = self.sink.begin == "latest"
-            find = self._context.publications.newest
-            places = {each: find(each) if is_latest else BEGINNING for each in current.list()}
+            publications = self._context.publications
+            find = publications.newest if is_latest else publications.oldest
+            places = {each: find(each) for each in current.list()}
             mark = Mark.new(current.number, places)
             self._context.marks.put(self._where, mark)
             self._context.events.record(
@@ -265,15 +270,19 @@ class Follower:
 
     def _due(self, mark: Mark) -> tuple[_Next | None, Mark]:
         """The next delivery, and the mark behind what has no rows of the view before it."""
-        if mark.planned is not None:
-            feed = mark.planned.feed
-            stretch = self._context.publications.between(feed, mark.places[feed], mark.planned.end)
-            return self._next(mark, stretch, mark.planned.definition), mark
+        if (planned := mark.planned) is not None:
+            stretch = self._context.publications.between(planned.feed, mark.places[planned.feed], planned.end)
+            mark = self._past_missed(mark, stretch)
+            if stretch.rows:
+                return self._next(mark, stretch, planned.definition), mark
+            # the target may have it under its number
+            mark = replace(mark, delivered=mark.delivered + 1, planned=None)
         for feed in mark.places:
             while not self._stopping.is_set():
                 found = self._context.publications.after(feed, mark.places[feed], self.sink.limits)
                 if found is None:
                     break
+                mark = self._past_missed(mark, found)
                 due = self._next_of(mark, found) if found.rows else found.end
                 if due is None:
                     # the catalog is written after the plan that the rows were matched by
@@ -283,6 +292,17 @@ class Follower:
                     return due, mark
                 mark = replace(mark, places={**mark.places, feed: due})
         return None, mark
+
+    def _past_missed(self, mark: Mark, stretch: Stretch) -> Mark:
+        """The mark behind rows before a stretch that have left before they were delivered; that is told."""
+        feed, begin = stretch.feed, stretch.begin
+        missed = begin.rows - mark.places[feed].rows
+        if missed > 0:
+            self._context.events.record(
+                "sink_missed", sink=self.name, view=self.sink.view, rows=missed, told=_MISSED.format(missed)
+            )
+            mark = replace(mark, places={**mark.places, feed: begin})
+        return mark
 
     def _next_of(self, mark: Mark, stretch: Stretch) -> _Next | Place | None:
         """The delivery of a stretch's first rows; or a place that has no wanted rows before it. None where the rows are of a definition

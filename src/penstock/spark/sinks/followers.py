@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.spark.publication.kinds import is_of_view
+from penstock.spark.publication.retention import Needed
 from penstock.spark.sinks.declared import Sink, named_apart
 from penstock.spark.sinks.follower import Follower, FollowerContext
+from penstock.spark.sinks.marks import Mark
+from penstock.spark.sinks.published import Feed
+from penstock.spark.storage.formats import SINK
 
 #: followers that end at the same time are looked at so long one after the other
 _LOOK_SECONDS = 0.2
@@ -87,6 +92,28 @@ class Followers:
         """What was told of those that have failed."""
         return [told for each in self._all.values() if (told := each.failed) is not None]
 
+    def needed(self, query: str, kinds: Iterable[str]) -> dict[str, Needed]:
+        """The first row of each kind that a declared sink has not been given; a sink that has not begun needs none.
+
+        Args:
+            query: whose rows, as manifests name it.
+            kinds: of its files.
+        """
+        documents = self._context.layout.sinks.all(SINK.kind)
+        found: dict[str, Needed] = {}
+        for name, sink in named_apart(self._sinks).items():
+            if name not in documents:
+                continue
+            mark = Mark.of(SINK.opened(documents[name], self._context.layout.sinks[name]))
+            for kind in kinds:
+                first = first_needed(mark, Feed(query, kind), sink.view)
+                known = found.get(kind)
+                if first is None or (known is not None and first > known.first):
+                    continue
+                others = known.by if known is not None and known.first == first else ()
+                found[kind] = Needed(first, (*others, name))
+        return found
+
     def _fit(self) -> None:
         wanted = named_apart(self._sinks)
         kept = {
@@ -102,3 +129,20 @@ class Followers:
         for name, each in new.items():
             self._context.told(name, {"view": each.sink.view, "kind": each.sink.kind})
             each.start()
+
+
+def first_needed(mark: Mark, feed: Feed, view: str) -> int | None:
+    """The first row of a feed that a sink has not been given; None: it needs none of them."""
+    place = mark.places.get(feed)
+    if place is not None:
+        return place.rows
+    if not is_of_view(feed.kind, view):
+        return None
+    number = _number(feed.kind)
+    # those of earlier definitions have no place; the sink finds a later one with its next look
+    earlier = all(number > _number(each.kind) for each in mark.places if each.query == feed.query)
+    return 0 if earlier else None
+
+
+def _number(kind: str) -> int:
+    return int(kind.partition("/")[0])

@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
-from penstock.spark.results.texts import has_form
+from penstock.redaction import masked_known
+from penstock.spark.results.texts import has_form, json_lines
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.digests import Digests
@@ -166,7 +167,8 @@ class _HttpTarget:
                 ) from None
             if error.code >= 500 or error.code in _PASSING:
                 raise ConnectionError(f"{self._alerts.host} answers {error.code} {error.reason}") from None
-            self._bury(key, body, rows, f"{self._alerts.host} refuses: {error.code} {error.reason}")
+            told = masked_known(f"{self._alerts.host} refuses: {error.code} {error.reason}")
+            self._bury(key, body, rows, told)
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise ConnectionError(f"{self._alerts.host} does not answer: {reason}") from None

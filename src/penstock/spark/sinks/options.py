@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
+from penstock.redaction import remember
 from penstock.spark.sinks.delivery import refuse_missing
 from penstock.spark.sinks.providers import SinkTable
 
@@ -78,7 +79,9 @@ def secret(table: SinkTable, option: str) -> str | None:
     plain = option.replace("_", "")
     if f"{plain}file" not in table.options:
         return table.options.get(plain)
-    return file_text(table, f"{option}_file", table.options[f"{plain}file"])
+    value = file_text(table, f"{option}_file", table.options[f"{plain}file"])
+    remember([value])
+    return value
 
 
 def file_text(table: SinkTable, option: str, file: str) -> str:

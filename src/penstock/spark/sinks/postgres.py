@@ -44,7 +44,7 @@ class _Server:
         table: the table's name, the schema before it where it is another one than the user's.
     """
 
-    url: str
+    url: str = field(repr=False)
     user: str | None
     password: str | None = field(repr=False)
     table: str = ""

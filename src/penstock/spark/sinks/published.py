@@ -9,16 +9,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.publication.manifests import (
+    PUBLISHED,
     ListedFile,
     files_of,
     located,
     read_merged,
     read_published,
+    removed_of,
 )
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
@@ -68,7 +70,7 @@ class Stretch:
 
     Attributes:
         feed: the feed.
-        begin, end: the places before the first row and behind the last one.
+        begin, end: the places before the first row and behind the last one; `begin` is behind rows that have left by retention.
         first: number of the first row of the first file.
         files: the files that hold the rows, each with its number of rows.
     """
@@ -118,6 +120,19 @@ class _Step:
         return self.first + sum(file.rows for file in self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is published of a batch.
+
+    Attributes:
+        files: by kind.
+        removed: rows that have left by retention, by kind.
+    """
+
+    files: Mapping[str, tuple[ListedFile, ...]]
+    removed: Mapping[str, int]
+
+
 class Publications:
     """Finds stretches of feeds; any thread may ask.
 
@@ -128,8 +143,8 @@ class Publications:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._lock = threading.Lock()
-        #: files by kind of single batches, by query and batch
-        self._known: OrderedDict[tuple[str, int], Mapping[str, tuple[ListedFile, ...]]] = OrderedDict()
+        #: single batches by query and batch
+        self._known: OrderedDict[tuple[str, int], _Batch] = OrderedDict()
 
     def last(self, query: str) -> int:
         """The newest published batch of a query; -1: there is none."""
@@ -140,12 +155,17 @@ class Publications:
     def published_at(self, query: str, batch: int) -> float | None:
         """When a batch was published, seconds since the epoch; None where it is merged."""
         document = MANIFEST.read(self._layout.manifests(query)[batch])
-        return None if document is None else document.get("published")
+        return None if document is None else document.get(PUBLISHED)
+
+    def oldest(self, feed: Feed) -> Place:
+        """The place before the first row of a feed that has not left by retention."""
+        return Place(rows=read_published(self._layout, feed.query).removed(feed.kind))
 
     def newest(self, feed: Feed) -> Place:
         """The place behind the last row of a feed."""
         published = read_published(self._layout, feed.query)
         rows = sum(file.rows for file in published.files if file.kind == feed.kind)
+        rows += published.removed(feed.kind)
         return Place(published.last, rows, rows)
 
     def after(self, feed: Feed, begin: Place, limits: Limits) -> Stretch | None:
@@ -162,7 +182,10 @@ class Publications:
         end, first, batches = begin, None, 0
         size = 0
         for step in self._steps(feed, begin):
-            first = step.first if first is None else first
+            if not files:
+                # rows before have left
+                begin = replace(begin, rows=max(begin.rows, step.first))
+                first = step.first
             if step.end > max(step.first, begin.rows):
                 batches += 1
             files += step.files
@@ -190,9 +213,11 @@ class Publications:
         files: list[ListedFile] = []
         first, reached = None, begin.rows
         for step in self._steps(feed, begin):
-            if step.first >= end.rows and first is not None:
+            if not files:
+                begin = replace(begin, rows=min(end.rows, max(begin.rows, step.first)))
+                first = step.first
+            elif step.first >= end.rows:
                 break
-            first = step.first if first is None else first
             files += step.files
             reached = step.end
         if reached < end.rows:
@@ -231,7 +256,7 @@ class Publications:
             if merged.last < number:
                 return
             own = [file for file in merged.files if file.kind == feed.kind]
-            first = 0
+            first = merged.removed.get(feed.kind, 0)
             for place, file in enumerate(own):
                 following = own[place + 1].first if place + 1 < len(own) else merged.last + 1
                 step = _Step(first, following - 1 if following > file.last else None, (file,))
@@ -243,21 +268,22 @@ class Publications:
             yield _Step(first, merged.last, ())
             number = merged.last + 1
         while (known := self._single(feed.query, number)) is not None:
-            step = _Step(first, number, known.get(feed.kind, ()))
+            step = _Step(first + known.removed.get(feed.kind, 0), number, known.files.get(feed.kind, ()))
             yield step
             number, first = number + 1, step.end
 
-    def _single(self, query: str, batch: int) -> Mapping[str, tuple[ListedFile, ...]] | None:
-        """The files of a batch that is not merged, by kind; None where it is, or is not published."""
+    def _single(self, query: str, batch: int) -> _Batch | None:
+        """A batch that is not merged; None where it is, or is not published."""
         with self._lock:
             if (known := self._known.get((query, batch))) is not None:
                 return known
         document = MANIFEST.read(self._layout.manifests(query)[batch])
         if document is None:
             return None
-        found: dict[str, tuple[ListedFile, ...]] = {}
+        files: dict[str, tuple[ListedFile, ...]] = {}
         for file in files_of(document):
-            found[file.kind] = (*found.get(file.kind, ()), file)
+            files[file.kind] = (*files.get(file.kind, ()), file)
+        found = _Batch(files, removed_of(document))
         with self._lock:
             self._known[query, batch] = found
             while len(self._known) > _KEPT:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
+from penstock.spark.sources.outside_values import filled
 from penstock.spark.sources.patterns import is_pattern, listed_part
 from penstock.sql.script.mistakes import Mistakes
 from penstock.sql.script.statements import CreateTable
@@ -17,10 +19,9 @@ FILE_SOURCES = ("parquet", "csv", "json", "orc", "text")
 def check_paths(tables: Iterable[CreateTable], mistakes: Mistakes) -> None:
     """Make sure that the paths of tables over files can be read; `mistakes` takes in those that cannot."""
     for table in tables:
-        path = table.options.get("path")
-        if path is not None and table.source.lower() in (*FILE_SOURCES, "replay"):
+        if "path" in table.options and table.source.lower() in (*FILE_SOURCES, "replay"):
             with mistakes.collected(table.name):
-                check_path(table, path)
+                check_path(table, filled(table).options["path"])
 
 
 def check_path(table: CreateTable, path: str) -> None:
@@ -52,7 +53,14 @@ def check_path(table: CreateTable, path: str) -> None:
 
 def stores_of(tables: Iterable[CreateTable]) -> list[str]:
     """Return the paths in object stores that tables over files read or write."""
-    paths = (
-        table.options.get("path") for table in tables if table.source.lower() in (*FILE_SOURCES, "replay")
-    )
-    return [path for path in paths if path is not None and object_address(path) is not None]
+    read = [
+        table
+        for table in tables
+        if "path" in table.options and table.source.lower() in (*FILE_SOURCES, "replay")
+    ]
+    paths = []
+    for table in read:
+        # a value that cannot be filled in is a mistake of the table, which is found as it is opened
+        with suppress(ConnectionFailedError):
+            paths.append(filled(table).options["path"])
+    return [path for path in paths if object_address(path) is not None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 #: of every table
-COMMON = ("event_time", "event_time_format", "arrival")
+COMMON = ("event_time", "event_time_format", "arrival", "retain")
 #: of tables whose source another package registers: its event time is a TIMESTAMP
-COMMON_REGISTERED = ("event_time", "arrival")
+COMMON_REGISTERED = ("event_time", "arrival", "retain")
 _REPLAY = ("path", "arrival_time", "speed", "rows_per_trigger", "format")
 _FILES = (
     "static",

@@ -79,7 +79,14 @@ _TYPES = (
 #: options of a replay beyond the stored table's own
 REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
 #: options that only a streaming read knows
-STREAMING_OPTIONS = ("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource")
+STREAMING_OPTIONS = (
+    "maxfilespertrigger",
+    "maxbytespertrigger",
+    "latestfirst",
+    "maxfileage",
+    "cleansource",
+    "retain",
+)
 #: options that count something
 _NUMBERS = (
     "maxfilespertrigger",
@@ -118,6 +125,7 @@ def open_table(spark: SparkSession, table: CreateTable, settings: Settings) -> S
     options = {plain_option(name): value for name, value in table.options.items()}
     event_time, arrival = options.pop("eventtime", None), options.pop("arrival", None)
     written = options.pop("eventtimeformat", None)
+    options.pop("retain", None)
     if written is not None and event_time is None:
         message = "event_time_format needs the option event_time 'column'."
         raise SqlError(f"table {table.name}: {message}", *table.at("event_time_format"))

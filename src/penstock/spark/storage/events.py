@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from penstock.redaction import masked_known
 from penstock.spark.storage.failpoints import failpoint
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ _MOST_KEPT_BYTES = 16 << 20
 _LOOKED_AT = 1 << 16
 #: a file that could not be renamed is tried again when it has grown by one part in so many
 _TRIES = 16
+#: fields with texts that other programs may have written
+_TEXTS = ("told", "reason", "error")
 
 
 def _now() -> datetime:
@@ -91,7 +94,8 @@ class EventLog:
             self._keep(event, is_due=self._failure is None)
 
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
-        return {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields}
+        texts = {name: masked_known(fields[name]) for name in _TEXTS if isinstance(fields.get(name), str)}
+        return {"time": self._clock().isoformat(timespec="milliseconds"), "kind": kind, **fields, **texts}
 
     def _keep(self, event: dict[str, Any], *, is_due: bool) -> None:
         line = json.dumps(event, separators=(",", ":"), default=str).encode() + b"\n"

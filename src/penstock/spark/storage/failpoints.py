@@ -9,7 +9,8 @@ late_judged, late_published; of the log of a view's rows, with the publication: 
 it merges: compaction_merged, compaction_listed, of a lane with cut_ before; of the event log, with the number that the full file gets: events_renamed, events_turned; of a stream's log, with the
 number of the segment: segment_merged, segment_put, and as it is removed history_announced,
 history_kept; with the place of a merged run of tuples in its level: runs_merged; as files that were replaced are removed, with
-how many were before: replaced_half_removed; of a sink, with the number of the delivery: sink_planned, sink_delivered.
+how many were before: replaced_half_removed; of a sink, with the number of the delivery: sink_planned, sink_delivered; of
+rows that leave, with the newest batch: rows_leave, rows_left.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ LOG_NAMES = (
     "history_announced",
     "history_kept",
 )
+RETENTION_NAMES = ("rows_leave", "rows_left")
 RUN_NAMES = ("runs_merged", "replaced_half_removed")
 SINK_NAMES = ("sink_planned", "sink_delivered")
 BACKFILL_NAMES = ("backfill_staged", "backfill_logged")

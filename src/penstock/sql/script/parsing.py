@@ -17,6 +17,7 @@ from penstock.sql.script.statements import (
     CreateViews,
     InsertInto,
     Query,
+    Retain,
     Statement,
 )
 from penstock.sql.text.lexing import name_of, tokenize
@@ -24,7 +25,7 @@ from penstock.sql.text.literals import string
 
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
-    "CREATE VIEW name AS SELECT ..., CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
+    "CREATE VIEW name [TBLPROPERTIES (retain '30 days')] AS SELECT ..., CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
 )
 
 #: formats of files with rules, by the ending of their names
@@ -131,9 +132,10 @@ class StatementParser:
                 return self._table()
             if self._accept(TokenType.VIEW):
                 name = self._declared_name()
+                retain = self._retain()
                 if not self._accept(TokenType.ALIAS):
                     raise self._fail("Expected AS here.")
-                return CreateView(name, *self._query())
+                return CreateView(name, *self._query(), retain)
             if self._accept_word("VIEWS"):
                 return self._views()
             raise self._refuse()
@@ -190,6 +192,18 @@ class StatementParser:
             self.script,
             {**self.places, "": self.name_place},
         )
+
+    def _retain(self) -> Retain | None:
+        """The property `retain` of a view."""
+        if not self._accept_word("TBLPROPERTIES"):
+            return None
+        given: dict[str, str] = {}
+        self._options(given)
+        unknown = next((key for key in given if key != "retain"), None)
+        if unknown is not None:
+            message = f"Views have no property {unknown}. Allowed: retain '30 days'."
+            raise UnsupportedError(message, self.script, *self.places[unknown])
+        return Retain.of(given["retain"], self.script, *self.places["retain"]) if given else None
 
     def _views(self) -> CreateViews:
         if not self._accept(TokenType.FROM):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from penstock.errors import InputError, SqlError
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 
@@ -60,6 +61,40 @@ class _Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class Retain:
+    """How long rows are kept after their publication.
+
+    Attributes:
+        seconds: above 0.
+        text: the script.
+        start, end: place of the property in it.
+    """
+
+    seconds: float
+    text: str = field(default="", repr=False, compare=False)
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, length: str, text: str = "", start: int = 0, end: int = 0, *, what: str = "retain") -> Retain:
+        """Read a length of time such as '30 days'.
+
+        Args:
+            length: the length.
+            text, start, end: its place in a script.
+            what: names it in messages.
+
+        Raises:
+            SqlError: it is none, or not above 0.
+        """
+        microseconds = microseconds_of("'" + length.replace("'", "") + "'")
+        if microseconds is None or microseconds <= 0:
+            message = f"{what} needs a length of time above 0 in weeks to microseconds, such as '30 days'; got '{length}'."
+            raise SqlError(message, text, start, end)
+        return cls(microseconds / 1e6, text, start, end)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable(_Placed):
     """`CREATE TABLE name [(columns)] USING source OPTIONS (...)`.
 
@@ -85,13 +120,14 @@ class CreateTable(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`CREATE VIEW name AS query`.
+    """`CREATE VIEW name [TBLPROPERTIES (retain 'length')] AS query`.
 
     Attributes:
         name: the view's name.
         query: the parsed query.
         text: the query's SQL.
         start, end: place of the statement in the script.
+        retain: how long published rows are kept.
     """
 
     name: str
@@ -99,6 +135,7 @@ class CreateView:
     text: str
     start: int
     end: int
+    retain: Retain | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ def outcome_publisher(lane: str, context: LaneContext, views: Sequence[Registere
         failpoints="order_",
         passing=(_STANDS,),
         grace_seconds=context.settings.replaced_seconds,
+        retention=context.retention,
     )
 
 
