@@ -89,21 +89,30 @@ class Fed:
         place = bisect_left(self.newest, end)
         return self.written[place] if place < len(self.written) else float("inf")
 
-    def ends(self, warm: float, rest: float) -> list[int]:
+    def ends(self, warm: float, rest: float, hop_seconds: float = HOP_SECONDS) -> list[int]:
         """The ends of the windows that are counted, microseconds: the stream was fed for so many seconds before and after."""
         first, last = self.written[0] + warm, self.written[-1] - rest
-        hop = HOP_SECONDS * MICROS
+        hop = round(hop_seconds * MICROS)
         return list(range(-int(-first * MICROS // hop) * hop, int(last * MICROS), hop))
 
 
-def feed(folder: Path, seconds: float, told: Connection) -> None:
-    """Writes files until the time is over, and says when."""
-    rows = int(RATE * FILE_SECONDS)
+def feed(folder: Path, seconds: float, told: Connection, rate: int = RATE, groups: int = 0) -> None:
+    """Writes files until the time is over, and says when.
+
+    Args:
+        folder: of the stream.
+        seconds: how long.
+        told: where to.
+        rate: tuples a second.
+        groups: values of a column `k`; 0: there is none.
+    """
+    rows = int(rate * FILE_SECONDS)
     rng = np.random.default_rng(1)
     newest, written = [], []
     for number, due in due_files(FILE_SECONDS, seconds):
-        times = event_times(due - FILE_SECONDS + np.arange(1, rows + 1) / RATE)
-        put_file(folder, number, pa.table({"ts": times, "x": rng.integers(0, 1_000, rows)}))
+        times = event_times(due - FILE_SECONDS + np.arange(1, rows + 1) / rate)
+        keys = {"k": rng.integers(0, groups, rows)} if groups else {}
+        put_file(folder, number, pa.table({"ts": times, **keys, "x": rng.integers(0, 1_000, rows)}))
         newest.append(times[-1].cast(pa.int64()).as_py())
         written.append(time())
     told.send(Fed(newest, written))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from deadlines_feed import COLUMNS, MICROS, STREAM, VIEWS, WINDOW, Fed, View, Windowed, feed, laborious
+from deadlines_feed import COLUMNS, MICROS, RATE, STREAM, VIEWS, WINDOW, Fed, View, Windowed, feed, laborious
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.deadlines.ledger import RELEASED
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
@@ -114,24 +114,15 @@ def _ours(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
         engine.stream("ballast", frame.selectExpr("value", "pmod(xxhash64(value), 1000003) AS hash"))
         engine.view("rare", "SELECT value FROM ballast WHERE sqrt(hash) > 999")
     run = engine.start(folder / "out")
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    watcher = context.Process(target=_watch, args=(folder / "out", there), daemon=True)
-    watcher.start()
-    there.close()
-    outcomes: list[Outcome] = []
-    receiver = threading.Thread(target=_receive, args=(here, outcomes))
-    receiver.start()
     try:
-        with _fed(folder / "in", cell.seconds) as told:
-            fed = told()
-        time.sleep(SETTLE_SECONDS)
-        events = {kind: run.events(kind) for kind in ("cut", "batch")}
-        rows = {view.name: run.results(view.name).select("w", "s").collect() for view in VIEWS}
+        with seen_outcomes(folder / "out") as outcomes:
+            with fed_stream(folder / "in", cell.seconds) as told:
+                fed = told()
+            time.sleep(SETTLE_SECONDS)
+            events = {kind: run.events(kind) for kind in ("cut", "batch")}
+            rows = {view.name: run.results(view.name).select("w", "s").collect() for view in VIEWS}
     finally:
         run.stop()
-        watcher.terminate()
-        receiver.join()
     ballast = [each for each in events["batch"] if each["stream"] == "ballast"]
     return Answered(
         fed,
@@ -153,7 +144,7 @@ def _sparks(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
         found = frame.collect()
         now = time.time()
         rows[view.name] += found
-        seen.update({(view.name, _micros(row.w.end)): now for row in found})
+        seen.update({(view.name, micros(row.w.end)): now for row in found})
 
     frame = spark.readStream.schema(COLUMNS).parquet(str(folder / "in")).withWatermark("ts", "0 seconds")
     frame.createOrReplaceTempView(STREAM)
@@ -166,7 +157,7 @@ def _sparks(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
         queries.append(writer.foreachBatch(lambda each, _, view=view: take(view, each)).start())
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
     try:
-        with _fed(folder / "in", cell.seconds) as told:
+        with fed_stream(folder / "in", cell.seconds) as told:
             fed = told()
         time.sleep(SETTLE_SECONDS)
     finally:
@@ -186,11 +177,11 @@ def _of_list(work: Any) -> Any:
 
 
 @contextmanager
-def _fed(folder: Path, seconds: float) -> Iterator[Any]:
-    """Feeds the stream from a process of its own; gives what was written, once that is over."""
+def fed_stream(folder: Path, seconds: float, rate: int = RATE, groups: int = 0) -> Iterator[Any]:
+    """Feeds the stream from a process of its own, see `feed`; gives what was written, once that is over."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    feeder = context.Process(target=feed, args=(folder, seconds, there), daemon=True)
+    feeder = context.Process(target=feed, args=(folder, seconds, there, rate, groups), daemon=True)
     feeder.start()
     there.close()
     try:
@@ -198,6 +189,24 @@ def _fed(folder: Path, seconds: float) -> Iterator[Any]:
     finally:
         feeder.terminate()
         feeder.join()
+
+
+@contextmanager
+def seen_outcomes(output: Path) -> Iterator[list[Outcome]]:
+    """Gives what is seen of outcomes by another process; the list grows until the end."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    watcher = context.Process(target=_watch, args=(output, there), daemon=True)
+    watcher.start()
+    there.close()
+    outcomes: list[Outcome] = []
+    receiver = threading.Thread(target=_receive, args=(here, outcomes))
+    receiver.start()
+    try:
+        yield outcomes
+    finally:
+        watcher.terminate()
+        receiver.join()
 
 
 def _watch(output: Path, told: Connection) -> None:
@@ -237,9 +246,10 @@ def _wrong(spark: SparkSession, folder: Path, rows: Mapping[str, Sequence[Row]])
     Engine(spark).aggregate("idle_work", laborious(0), "BIGINT")
     spark.read.parquet(str(folder)).createOrReplaceTempView("all_readings")
     text = f"SELECT {WINDOW} AS w, idle_work(x) AS s FROM all_readings GROUP BY w"
-    wanted = {_micros(row.w.end): row.s for row in spark.sql(text).collect()}
-    return sum(wanted.get(_micros(row.w.end)) != row.s for own in rows.values() for row in own)
+    wanted = {micros(row.w.end): row.s for row in spark.sql(text).collect()}
+    return sum(wanted.get(micros(row.w.end)) != row.s for own in rows.values() for row in own)
 
 
-def _micros(moment: Any) -> int:
+def micros(moment: Any) -> int:
+    """A moment as microseconds since the epoch."""
     return round(moment.astimezone(UTC).timestamp() * MICROS)

@@ -36,7 +36,7 @@ from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.deadlines.orders import DONE, STATE_BYTES, OrderTask
+from penstock.spark.lanes.deadlines.orders import DONE, STATE_BYTES, OrderTask, run_tasks
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.runs import write_run_file
@@ -76,7 +76,9 @@ def counting(ballast: int) -> type:
 
 def written_log(folder: Path) -> StreamLog:
     """A log of entries with a run each, a second of event time long."""
-    log = StreamLog(Layout.of(folder, None).log("log"))
+    layout = Layout.of(folder, None)
+    layout.ledger.open()
+    log = StreamLog(layout.log("log"))
     log.path(tuples_kind(0), "").mkdir(parents=True)
     rows = TUPLES // RUNS
     for number in range(ENTRIES):
@@ -135,7 +137,7 @@ def measure(spark: SparkSession, folder: Path, orders: int) -> dict[str, tuple[S
                 task = replace(task, state_bytes=0)
 
             def run(task: OrderTask = task, name: str = name) -> float:
-                (report,) = jobs.run(OrderTask.run, [task])
+                ((report,),) = jobs.run(run_tasks, [[task]])
                 assert report.outcome == DONE, report
                 assert not report.uncarried, report.uncarried
                 assert report.work.carried == (task.carried is not None)

@@ -28,7 +28,7 @@ from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.functions import register_aggregate
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.deadlines.orders import DONE, FAILED, OVER, OrderReport, OrderTask
+from penstock.spark.lanes.deadlines.orders import DONE, FAILED, OVER, OrderReport, OrderTask, run_tasks
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.demands import TupleDemand
@@ -112,7 +112,7 @@ class Orders:
         )
 
     def run(self, task: OrderTask) -> OrderReport:
-        (report,) = CellJobs(self.spark, "deadlines").run(OrderTask.run, [task])
+        ((report,),) = CellJobs(self.spark, "deadlines").run(run_tasks, [[task]])
         return report
 
     def oracle(self, text: str, task: OrderTask) -> Counter[Any]:

@@ -709,3 +709,63 @@ def test_what_a_job_takes_beside_its_orders_does_not_keep_them_apart() -> None:
                     OrderEnded(each.stream, 0, number, 0.02 + shared, 0.0, 0.0, each.work, False, shared)
                 )
         assert lots == ([1] * 8 if number == 0 else [8])
+
+
+def test_what_others_of_its_kind_took_predicts_a_view_of_which_nothing_was_measured() -> None:
+    """Fifty views: two orders run alone, the others in lots, of half as many as they are predicted to have room for."""
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    for number in range(50):
+        kin = "count" if number < 49 else "dear"
+        query = DeadlineQuery(f"v{number}", 8.0, incremental=False)
+        policy.handle(DeadlineBound(query.name, 0, query, kin))
+        policy.handle(InstanceCreated(query.name, 0, 0, clock[0], WindowSpan(0, 100)))
+    lots: list[list[str]] = []
+    while orders := policy.handle(ProcessorsIdle(1, 0.25)):
+        lots.append([each.stream for each in orders if isinstance(each, StartOrder)])
+        clock[0] += 0.1
+        for each in orders:
+            assert isinstance(each, StartOrder)
+            assert bool(each.figures["predicted_seconds"]) == (len(lots) > 1 and each.stream != "v49")
+            shared = 0.08 / len(orders)
+            policy.handle(OrderEnded(each.stream, 0, 0, 0.01 + shared, 0.01, 0.0, each.work, False, shared))
+    assert [len(each) for each in lots] == [1, 12, 12, 12, 12, 1]
+    assert lots[-1] == ["v49"], "nothing is known of its kind"
+
+
+def test_what_is_measured_of_a_view_counts_more_than_its_kind() -> None:
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    for name in ("cheap", "dear", "new"):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 60.0, incremental=False), "count"))
+    predicted = {}
+    for number in range(2):
+        for name in ("cheap", "dear", "new") if number else ("cheap", "dear"):
+            policy.handle(InstanceCreated(name, 0, number, clock[0], WindowSpan(0, 1)))
+        while orders := policy.handle(ProcessorsIdle(1)):
+            for each in orders:
+                assert isinstance(each, StartOrder)
+                predicted[each.stream] = each.figures["predicted_seconds"]
+                seconds = 1.0 if each.stream == "cheap" else 3.0
+                policy.handle(OrderEnded(each.stream, 0, number, seconds, 0.0, 0.0, each.work, False))
+    assert (predicted["cheap"], predicted["dear"]) == (1.0, 3.0)
+    assert 1.0 < float(predicted["new"]) < 3.0
+    memory = policy.memory("new")
+    assert memory.measured, "an order of it was measured"
+
+
+def test_costs_of_its_kind_are_not_remembered_as_those_of_a_view() -> None:
+    policy = chosen_policy("planned", lambda: 0.0)
+    for name in ("known", "new"):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 60.0, incremental=False), "count"))
+    policy.handle(InstanceCreated("known", 0, 0, 0.0, WindowSpan(0, 1)))
+    ((order),) = policy.handle(ProcessorsIdle(1))
+    assert isinstance(order, StartOrder)
+    policy.handle(OrderEnded("known", 0, 0, 1.0, 0.0, 0.0, order.work, False))
+    memories = {name: policy.memory(name) for name in ("known", "new")}
+    again = chosen_policy("planned", lambda: 100.0)
+    for name, memory in memories.items():
+        again.handle(DeadlineBound(name, 0, DeadlineQuery(name, 60.0, incremental=False), "count"))
+        again.recall(name, memory)
+    assert again.standing("new").costs.maintenance == 1.0, "by what is remembered of its kind"
+    assert not again.memory("new").measured

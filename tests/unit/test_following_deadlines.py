@@ -21,7 +21,7 @@ from penstock.operators.runs.run import RunPlan
 from penstock.plan.deadlines import DeadlineQuery, DeadlineView
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
-from penstock.spark.lanes.deadlines.following import FollowedView, ViewStands
+from penstock.spark.lanes.deadlines.following import DemandTuples, FollowedView, ViewStands
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.runs import write_run_file
@@ -103,7 +103,9 @@ def _with_a_silence(folder: Path) -> StreamLog:
 def _followed(
     log: StreamLog, stands: ViewStands | None, kept_after: int, *, waits: bool, plan: WindowPlan = PLAN
 ) -> FollowedView:
-    return FollowedView(_registered(waits=waits), plan, log, 0, lambda: 0, stands, kept_after, Settings())
+    return FollowedView(
+        _registered(waits=waits), plan, log, DemandTuples(log, 0), lambda: 0, stands, kept_after, Settings()
+    )
 
 
 def _tuples_for_orders(view: FollowedView, instance: Instance) -> int:

@@ -150,11 +150,14 @@ class DeadlineBound:
         stream: the view's name.
         version: of its plan.
         query: its deadline and the losses it allows.
+        kin: views of the same one compute the same aggregates: before the first order of a view it is predicted by the orders of
+            the others; "": there are none.
     """
 
     stream: str
     version: int
     query: DeadlineQuery
+    kin: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

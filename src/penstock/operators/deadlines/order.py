@@ -17,6 +17,7 @@ from penstock.operators.deadlines.instances import (
     WorkedOut,
     user_instance,
 )
+from penstock.operators.deadlines.pane_partials import PanePartials, from_panes
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.content import Content
@@ -90,16 +91,39 @@ def work_out(
     """
     if not extent.holds(tuples).any():
         return _nothing(plan)
+    keys, own = _keyed(plan, tuples)
+    if not plan.calls:
+        return _without_all(_built_in(plan.window, keys, extent, own, clock))
+    return _without_all(user_instance(plan.calls, keys, extent, own, carried, clock))
+
+
+def work_out_from_panes(
+    plan: OrderPlan,
+    extent: Extent,
+    tuples: Tuples,
+    after: int,
+    kept: PanePartials | None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[WorkedOut, PanePartials]:
+    """Works out an instance of a view with built-in aggregates from partials that are kept; see `from_panes`."""
+    keys, own = _keyed(plan, tuples)
+    found, partials = from_panes(plan.window, keys, extent, own, after, kept, clock)
+    return _without_all(found) if found.rows.num_rows else _nothing(plan), partials
+
+
+def _keyed(plan: OrderPlan, tuples: Tuples) -> tuple[list[str], Tuples]:
+    """The grouping columns, at least one, and tuples with these and the arguments alone."""
     keys = [name for name, _ in plan.window.keys]
     columns = {name: tuples.columns.column(name) for name in plan.columns}
     if not keys:
+        keys = [_ALL]
         columns[_ALL] = pa.array(np.zeros(len(tuples.times), np.int8))
-    own = Tuples(pa.table(columns), tuples.times, tuples.entries)
-    if not plan.calls:
-        found = _built_in(plan.window, keys or [_ALL], extent, own, clock)
-    else:
-        found = user_instance(plan.calls, keys or [_ALL], extent, own, carried, clock)
-    return found if keys else replace(found, rows=found.rows.drop_columns([_ALL]))
+    return keys, Tuples(pa.table(columns), tuples.times, tuples.entries)
+
+
+def _without_all(found: WorkedOut) -> WorkedOut:
+    is_keyed = _ALL not in found.rows.column_names
+    return found if is_keyed else replace(found, rows=found.rows.drop_columns([_ALL]))
 
 
 def _nothing(plan: OrderPlan) -> WorkedOut:

@@ -332,7 +332,8 @@ def _sum_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _real(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return values.cast(pa.float64())
+    # beyond 2^53 whole numbers are rounded, as Spark does
+    return values.cast(pa.float64(), safe=False)
 
 
 def _replaced(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

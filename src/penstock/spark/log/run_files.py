@@ -66,14 +66,21 @@ class FoundRuns:
     until: int
     files: tuple[RunFile, ...]
 
-    def open(self) -> list[OpenRun]:
+    def open(self, after: int = -1) -> list[OpenRun]:
         """Maps the runs into memory; what is open stays readable.
+
+        Args:
+            after: only tuples of the entries behind this one are wanted.
 
         Raises:
             CheckpointError: a file is damaged, or missing: it was replaced, and its time was over before this call.
         """
         folder = LogReader(self.log).path(tuples_kind(self.demand), "")
-        return [OpenRun(open_run(folder / each.name), each.after, each.until) for each in self.files]
+        return [
+            OpenRun(open_run(folder / each.name), max(each.after, after), each.until)
+            for each in self.files
+            if each.until > after
+        ]
 
 
 class RunFiles:

@@ -63,7 +63,8 @@ def bind_deadline(
         )
     plan, loss = window.plan, query.hints.loss or _ANY_LOSS
     assert query.hints.deadline_seconds is not None, "it has a deadline"
-    is_incremental = any(users[call.name.upper()].is_incremental for call in calls)
+    # partials of built-in aggregates are kept
+    is_incremental = not calls or any(users[call.name.upper()].is_incremental for call in calls)
     needed = [plan.time, *(column for column, _ in plan.keys)]
     needed += (each.argument for each in plan.aggregates if each.argument is not None)
     needed += (argument for call in calls for argument in call.arguments)

@@ -105,6 +105,8 @@ class DeadlinePolicy:
         self._settings = settings
         self._clock = clock
         self._queries: dict[str, QueryState] = {}
+        #: what orders of all queries that compute the same take
+        self._kin: dict[str, CostPredictor] = {}
         self._arrived = 0
         #: number of the newest lot
         self._lots = 0
@@ -178,9 +180,13 @@ class DeadlinePolicy:
 
     def _bound(self, event: DeadlineBound) -> QueryState:
         query, settings = event.query, self._settings
+        kin = None
+        if event.kin:
+            alike = CostPredictor(query, settings.prediction, settings.believed)
+            kin = self._kin.setdefault(event.kin, alike)
         made = QueryState(
             event,
-            CostPredictor(query, settings.prediction, settings.believed),
+            CostPredictor(query, settings.prediction, settings.believed, kin),
             LossHistory(query.constraint),
             Feedback(settings.feedback, query.constraint),
             CurrentConstraint.of(query.constraint),
@@ -213,8 +219,8 @@ class DeadlinePolicy:
         else:
             rest = event.seconds - event.adding_seconds - event.removing_seconds
             parts = (event.adding_seconds, event.removing_seconds, rest)
-            query.predictor.measured(now, event.work or order.work, order.predicted, parts)
-            query.beside = event.beside_seconds
+            work = event.work or order.work
+            query.predictor.measured(now, work, order.predicted, parts, event.beside_seconds)
             query.processed = order.instance.span if event.is_carried else None
             if not order.firm:
                 query.catching_up = event.seconds < CATCHES_UP * query.late_seconds

@@ -66,20 +66,54 @@ class CostPredictor:
         query: whose instances.
         settings: how.
         believed: unit costs before the first order.
+        kin: measures all queries that compute the same; predicts this one before its first order.
 
     Attributes:
         rho: factor of what tuples are predicted to cost.
-        costs: as measured.
+        costs: as measured; before the first order those of its kin.
+        beside: what an order takes that orders of one lot share, seconds, likewise.
         measured_at: when an order was last measured; minus infinity: none was.
     """
 
-    def __init__(self, query: DeadlineQuery, settings: PredictionSettings, believed: UnitCosts) -> None:
+    def __init__(
+        self,
+        query: DeadlineQuery,
+        settings: PredictionSettings,
+        believed: UnitCosts,
+        kin: CostPredictor | None = None,
+    ) -> None:
         self._incremental = query.incremental
+        self._kin = kin
         self._settings = settings
         self._sums = FadingSums(settings.averaging)
         self.measured_at = -inf
         self.rho = 1.0
-        self.costs = believed
+        self._costs = believed
+
+    @property
+    def costs(self) -> UnitCosts:
+        return self._costs if self._known is self else self._known.costs
+
+    @property
+    def beside(self) -> float:
+        return self._known._sums.ratio("beside", "orders")
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether an order of this query was measured."""
+        return self.measured_at > -inf
+
+    @property
+    def is_by_kin(self) -> bool:
+        """Whether it is predicted by other queries alone."""
+        return self._known is not self
+
+    @property
+    def _known(self) -> CostPredictor:
+        """What predicts it."""
+        if self._kin is not None and not self.is_measured and self._kin.is_measured:
+            return self._kin
+        return self
 
     def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
         """Predicted seconds of an instance, and from what it is worked out: what costs less.
@@ -104,8 +138,12 @@ class CostPredictor:
 
     def recall(self, now: float, costs: UnitCosts, sums: Mapping[str, float]) -> None:
         """Goes on with what was measured before, as if it had been now; the first order counts beside it."""
-        self.costs, self.measured_at = costs, now
+        if not sums:
+            return
+        self._costs, self.measured_at = costs, now
         self._sums.add(0.0, dict(sums.items()))
+        if self._kin is not None and not self._kin.is_measured:
+            self._kin.recall(now, costs, sums)
 
     @property
     def spread(self) -> float:
@@ -113,7 +151,12 @@ class CostPredictor:
         return sqrt(self._sums.ratio("squares", "orders"))
 
     def measured(
-        self, now: float, work: WindowWork, predicted: float, seconds: tuple[float, float, float]
+        self,
+        now: float,
+        work: WindowWork,
+        predicted: float,
+        seconds: tuple[float, float, float],
+        beside: float = 0.0,
     ) -> None:
         """An order has ended.
 
@@ -122,7 +165,10 @@ class CostPredictor:
             work: what it did.
             predicted: seconds.
             seconds: for its new tuples, for its expired ones, for the rest.
+            beside: of these, what orders of one lot share.
         """
+        if self._kin is not None:
+            self._kin.measured(now, work, predicted, seconds, beside)
         error = sum(seconds) / predicted - 1 if predicted else 0.0
         self._sums.add(
             0.0 if self.measured_at == -inf else max(0.0, now - self.measured_at),
@@ -134,12 +180,13 @@ class CostPredictor:
                 "rest": seconds[2],
                 "orders": 1,
                 "squares": error * error,
+                "beside": beside,
             },
         )
         self.measured_at = now
-        self.costs = UnitCosts(
-            self._sums.ratio("adding", "new") if self._sums.sum("new") else self.costs.new,
-            self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self.costs.expired,
+        self._costs = UnitCosts(
+            self._sums.ratio("adding", "new") if self._sums.sum("new") else self._costs.new,
+            self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self._costs.expired,
             self._sums.ratio("rest", "orders"),
         )
 

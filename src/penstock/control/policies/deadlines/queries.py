@@ -20,6 +20,8 @@ from penstock.plan.deadlines import WindowSpan, WindowWork
 
 #: a query that is behind comes nearer where an order takes so much of what the one before took
 CATCHES_UP = 0.9
+#: an order of a query of which none was measured takes so much more of a lot than its kin
+_UNSURE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,6 @@ class QueryState:
     catching_up: bool = False
     #: what the last order took that was not firm, if none was firm since
     late_seconds: float = inf
-    #: what the last order took that orders of one lot share
-    beside: float = 0.0
 
     @property
     def base(self) -> WindowSpan | None:
@@ -98,8 +98,10 @@ class QueryState:
         return self.forecast.until(due, now)
 
     def own(self, seconds: float) -> float:
-        """What an order of so many seconds takes itself, and not the job that it shares with others, by the newest order."""
-        return max(0.0, seconds - self.beside)
+        """What an order of so many seconds takes itself, and not the job that it shares with others, as the newest ones did; before the first
+        order of the query more than its kin took."""
+        own = max(0.0, seconds - self.predictor.beside)
+        return _UNSURE * own if self.predictor.is_by_kin else own
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.control.policies.deadlines.debts import OwedWindow
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.operators.deadlines.creation import Brought, CreatedWindow, CreationState, WindowCreation
-from penstock.operators.deadlines.instances import Extent
+from penstock.operators.deadlines.instances import Extent, Tuples
 from penstock.operators.deadlines.learned_slack import LearnedSlack
 from penstock.operators.deadlines.run_tuples import tuples_of
 from penstock.operators.joins.tuples import RunSlice
@@ -43,6 +43,34 @@ class ViewStands:
     owed: tuple[OwedWindow, ...] = ()
 
 
+class DemandTuples:
+    """The tuples that views with one demand ask their stream for; those of the newest entry are read once for all of them.
+
+    Args:
+        log: of the stream.
+        demand: number of the demand.
+
+    Attributes:
+        runs: find them.
+    """
+
+    def __init__(self, log: LogReader, demand: int) -> None:
+        self.runs = RunFiles(log, demand)
+        self._entry = -1
+        #: of that entry, by columns
+        self._tuples: dict[tuple[str, ...], Tuples] = {}
+
+    def of(self, entry: int, columns: tuple[str, ...]) -> Tuples:
+        """The tuples that came with an entry, some of their columns."""
+        if entry != self._entry:
+            self._entry, self._tuples = entry, {}
+        if columns not in self._tuples:
+            runs = self.runs.find(entry - 1, entry).open()
+            slices = [RunSlice(each.run, each.after, each.until) for each in runs]
+            self._tuples[columns] = tuples_of(slices, columns, [_EVER])
+        return self._tuples[columns]
+
+
 class FollowedView:
     """What the lane knows of a view; its thread owns it.
 
@@ -50,7 +78,7 @@ class FollowedView:
         registered: the view.
         plan: its windows and aggregates, over the columns of its demand.
         log: of its stream.
-        demand: what is kept of the stream's tuples for it.
+        demand: what is kept of the stream's tuples for it and others.
         begun: gives the first batch that is dealt out for that; None before there is one.
         stands: how far the view had come, as an earlier run said; None: no entry of its has been taken in.
         kept_after: no entry behind this one is removed before the lane says so.
@@ -66,7 +94,7 @@ class FollowedView:
         registered: RegisteredDeadline,
         plan: WindowPlan,
         log: LogReader,
-        demand: int,
+        demand: DemandTuples,
         begun: Callable[[], int | None],
         stands: ViewStands | None,
         kept_after: int,
@@ -82,7 +110,7 @@ class FollowedView:
             # before windows wait for it
             warm_up()
         self._log = log
-        self._runs = RunFiles(log, demand)
+        self._demand = demand
         self._settings = settings
         self._beginnings = ViewBeginnings(
             {registered.stream: registered.entry}, {registered.stream: log}, lambda _: begun()
@@ -151,14 +179,10 @@ class FollowedView:
             return
         if self._creation is None:
             self._creation = self._created_from(CreationState(entry.number - 1, self._floor_at(entry)))
-        runs = self._runs.find(entry.number - 1, entry.number).open()
-        tuples = tuples_of(
-            [RunSlice(each.run, each.after, each.until) for each in runs], self._columns, [_EVER]
-        )
         for window, span in self._creation.take_in(
             Brought(
                 entry.number,
-                tuples,
+                self._demand.of(entry.number, self._columns),
                 entry.newest,
                 entry.reached_or_newest,
                 entry.delays,
@@ -189,7 +213,7 @@ class FollowedView:
             oldest = min(oldest, self._base.start)
         first = self._log.first_reaching(oldest, self.kept_after, instance.entry)
         first = self._beginnings.first(self.registered.stream, first - 1, instance.entry)
-        return self._runs.find(first - 1, instance.entry)
+        return self._demand.runs.find(first - 1, instance.entry)
 
     def _created_from(self, state: CreationState) -> WindowCreation:
         slack = None

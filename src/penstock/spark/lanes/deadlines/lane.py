@@ -19,7 +19,7 @@ from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.deadlines.deciding import Decisions
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.failures import window_cause
-from penstock.spark.lanes.deadlines.following import FollowedView
+from penstock.spark.lanes.deadlines.following import DemandTuples, FollowedView
 from penstock.spark.lanes.deadlines.late import LateOrders
 from penstock.spark.lanes.deadlines.publications import Publications
 from penstock.spark.lanes.deadlines.publishing import (
@@ -38,11 +38,13 @@ from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.window_schemas import is_plain
 from penstock.spark.sessions.slots import order_slots, task_slots
-from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.store_paths import remove_folder
+from penstock.sql.windows.bind import BoundWindow
 
 
 class DeadlineLane(Lane):
@@ -152,6 +154,7 @@ class DeadlineLane(Lane):
     def _followed(self, resumed: Resumed, decisions: Decisions) -> dict[int, FollowedView]:
         """The views as they stood; the policy knows them."""
         views: dict[int, FollowedView] = {}
+        tuples: dict[tuple[str, int], DemandTuples] = {}
         for number, each in self._registered.items():
             stands = resumed.stands.get(number)
             demand = self._plans[each.stream].demand(each.demand)
@@ -159,14 +162,14 @@ class DeadlineLane(Lane):
                 each,
                 self._bound[number].plan,
                 self.readers[each.stream],
-                demand,
+                tuples.setdefault((each.stream, demand), DemandTuples(self.readers[each.stream], demand)),
                 _first_batch(self._plans[each.stream], demand),
                 stands,
                 resumed.left[each.stream],
                 self.context.settings,
             )
             name = each.definition.name
-            decisions.handle(DeadlineBound(name, 0, each.query))
+            decisions.handle(DeadlineBound(name, 0, each.query, _kin(each, self._bound[number])))
             if stands is not None and stands.memory is not None:
                 decisions.policy.recall(name, stands.memory)
         return views
@@ -226,6 +229,13 @@ class DeadlineLane(Lane):
             },
             publish_seconds=round(seconds, 4),
         )
+
+
+def _kin(registered: RegisteredDeadline, bound: BoundWindow) -> str:
+    """What the orders of a view compute: those of views with the same are likely to cost the same for each tuple."""
+    if registered.view.calls:
+        return ", ".join(sorted(call.name.upper() for call in registered.view.calls))
+    return "built-in aggregates" if is_plain(bound) else "built-in aggregates, rows made by Spark"
 
 
 def _first_batch(plans: Any, demand: int) -> Callable[[], int | None]:

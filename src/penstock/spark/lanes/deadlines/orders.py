@@ -2,7 +2,7 @@
 
 An order is stateless, and the next one of its view may land in another worker. What that is worked out from, the states of
 the user's classes, goes to the driver in the report and from there with the next order, so that it is no longer lived than
-the session.
+the session. Partials of built-in aggregates remain in the worker (`kept_partials.py`): another one makes them of the log's tuples.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -19,7 +20,8 @@ from pyspark import cloudpickle
 
 from penstock.errors import AggregateFailedError, CheckpointError
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
-from penstock.operators.deadlines.order import OrderPlan, work_out
+from penstock.operators.deadlines.order import OrderPlan, work_out, work_out_from_panes
+from penstock.operators.deadlines.pane_partials import since
 from penstock.operators.deadlines.run_tuples import tuples_of
 from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
 from penstock.operators.joins.tuples import RunSlice
@@ -27,10 +29,11 @@ from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate
 from penstock.spark.lanes.cells import give_way
+from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.offsets import REMEDY
-from penstock.spark.storage.store_paths import StorePath, remove_folder
+from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
 #: outcomes of an order
@@ -69,6 +72,7 @@ class OrderReport:
         adding_seconds, removing_seconds, result_seconds: parts of `seconds`, see `WorkedOut`.
         results: what was staged: one file, or none where there are no rows or it is not done.
         carried: states for the next order, as bytes; None where there are none.
+        is_kept: the next order can be worked out from partials that this worker keeps.
         uncarried: why this instance did not use the states it was given, or has none for the next; "" otherwise.
         error: the user's, with aggregate, place and cause; "" unless it failed.
     """
@@ -81,13 +85,14 @@ class OrderReport:
     result_seconds: float = 0.0
     results: Sequence[StagedResults] = ()
     carried: bytes | None = None
+    is_kept: bool = False
     uncarried: str = ""
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """An order: `CellJobs.run(run_tasks, [[task]])`, or several behind each other.
+    """An order: `CellJobs.run(run_tasks, [[task]])`, or several of different views behind each other.
 
     Attributes:
         number: names the files of the view, as the operator of a window view does.
@@ -101,6 +106,7 @@ class OrderTask:
         carried: what the last done order of the view reported, where that is to be worked out from.
         state_bytes: states that take more are not carried; 0: none are.
         gives_way: of an order without a deadline: it is abandoned when this file is there; None: never.
+        lane: tells the partials that its views keep in workers from those of other lanes; "": none are kept.
     """
 
     number: int
@@ -114,54 +120,68 @@ class OrderTask:
     carried: bytes | None = None
     state_bytes: int = STATE_BYTES
     gives_way: str | None = None
+    lane: str = ""
 
-    def run(self) -> OrderReport:
-        """Works the window out and stages its rows, within its time.
+    @property
+    def rows_view(self) -> BoundWindow:
+        """The view, with the aggregates that its rows have."""
+        return results_view(self.view, self.calls)
+
+    def work(self) -> tuple[OrderReport, Answer | None]:
+        """Works the window out within its time: the report, which lacks what is staged, and the rows if it is done.
 
         Raises:
             CheckpointError: tuples are gone, or a file is damaged.
         """
-        give_way()
         began = time.perf_counter()
-        folder = self.staging / uuid.uuid4().hex
 
-        def work() -> OrderReport:
-            return self._work(folder, began)
+        def work() -> tuple[OrderReport, Answer | None]:
+            return self._work(began)
 
         try:
             if self.deadline is not None:
                 return within(self.deadline - time.time(), work)
             return work() if self.gives_way is None else unless_asked(Path(self.gives_way).exists, work)
         except TimeIsOver:
-            remove_folder(folder)
-            return OrderReport(OVER, time.perf_counter() - began)
+            return OrderReport(OVER, time.perf_counter() - began), None
         except AggregateFailedError as error:
-            return OrderReport(FAILED, time.perf_counter() - began, error=str(error))
+            return OrderReport(FAILED, time.perf_counter() - began, error=str(error)), None
 
-    def _work(self, folder: StorePath, began: float) -> OrderReport:
+    def _work(self, began: float) -> tuple[OrderReport, Answer]:
         plan = OrderPlan(self.view.plan, self.calls)
         carried, unused = _loaded(self.carried)
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
-        found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
-        view = results_view(self.view, self.calls)
-        stage = ResultStage(None, folder, 0, lambda _: {view.plan.name: view})
-        stage.add(self.number, self._answer(found))
-        results = stage.close()
+        found, is_kept = self._from_panes(plan)
+        if found is None:
+            found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
         states, lost = _stored(found.carried, self.state_bytes)
-        return OrderReport(
+        report = OrderReport(
             DONE,
             time.perf_counter() - began,
             found.work,
             found.adding_seconds,
             found.removing_seconds,
             found.result_seconds,
-            results,
-            states,
-            "; ".join(each for each in (unused, lost) if each),
+            carried=states,
+            is_kept=is_kept,
+            uncarried="; ".join(each for each in (unused, lost) if each),
         )
+        return report, self._answer(found)
 
-    def _tuples(self, columns: Sequence[str], extents: Sequence[Extent]) -> Tuples:
-        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open()]
+    def _from_panes(self, plan: OrderPlan) -> tuple[WorkedOut | None, bool]:
+        """The window from partials that this worker keeps, and whether it keeps any now; None where they do not serve it."""
+        if self.calls or not self.lane or KEPT.is_too_large(self.lane, self.number):
+            return None, False
+        kept, after = KEPT.of(self.lane, self.number), self.runs.after
+        if kept is not None and not kept.serves(self.extent, after):
+            return None, True
+        known = -1 if kept is None else kept.until
+        tuples = self._tuples(plan.columns, [since(self.extent)], known)
+        found, partials = work_out_from_panes(plan, self.extent, tuples, after, kept)
+        return found, KEPT.put(self.lane, self.number, partials)
+
+    def _tuples(self, columns: Sequence[str], extents: Sequence[Extent], after: int = -1) -> Tuples:
+        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open(after)]
         try:
             return tuples_of(runs, columns, extents)
         except ValueError as error:
@@ -187,12 +207,34 @@ class OrderTask:
 
 
 def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
-    """Works orders out one after the other, each within its own time.
+    """Works orders of different views out one after the other, each within its own time, and stages their rows together.
 
     Raises:
-        CheckpointError: as of `OrderTask.run`.
+        CheckpointError: as of `OrderTask.work`.
     """
-    return [task.run() for task in tasks]
+    give_way()
+    views = {task.number: task.rows_view for task in tasks}
+    stage = ResultStage(
+        None, tasks[0].staging / uuid.uuid4().hex, 0, lambda number: {views[number].plan.name: views[number]}
+    )
+    reports: list[OrderReport] = []
+    for task in tasks:
+        report, answer = task.work()
+        reports.append(report)
+        if answer is not None:
+            stage.add(task.number, answer)
+    began = time.perf_counter()
+    staged: defaultdict[int, list[StagedResults]] = defaultdict(list)
+    for each in stage.close():
+        staged[each.operator].append(each)
+    done = sum(each.outcome == DONE for each in reports)
+    share = (time.perf_counter() - began) / max(1, done)
+    return [
+        replace(report, results=staged[task.number], seconds=report.seconds + share)
+        if report.outcome == DONE
+        else report
+        for task, report in zip(tasks, reports, strict=True)
+    ]
 
 
 class _TooLargeError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
 from penstock.spark.publication.publish import Published, Publisher
-from penstock.spark.publication.staged import WrittenFile
+from penstock.spark.publication.staged import BatchFiles, WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.deadlines import RegisteredDeadline
@@ -38,6 +39,8 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: what the last publication took counts for, in the time the next one is taken to take
 _FADING = 0.5
+#: threads that store files
+_WRITERS = 8
 #: of a publication and of a reader's mark: how each view stands, by its number
 _STANDS = "stands"
 #: of a reader's mark: the last entry that whoever goes on need not follow: older ones hold tuples of windows that are answered late
@@ -239,7 +242,7 @@ class OutcomePublication:
         late: defaultdict[str, list[LateOutcome]] = defaultdict(list)
         for answered in judged.late:
             late[answered.view].append(answered)
-        files: list[MadeResults] = []
+        written: list[tuple[int, int, Sequence[WrittenFile]]] = []
         # a view that is gone may be owed answers, which are given up
         counts = {name: late_counts((), own) for name, own in late.items()}
         told: list[dict[str, Any]] = []
@@ -250,8 +253,8 @@ class OutcomePublication:
             made = [file for number_of, file in judged.released if number_of == view]
             made_late = [file for each in late[name] for file in each.files]
             misses = written_misses(name, own, late[name])
-            for partition, written in enumerate((made, misses, made_late)):
-                files.append(MadeResults(view, partition, store.put(view, partition, written)))
+            parts = enumerate((made, misses, made_late))
+            written += [(view, partition, part) for partition, part in parts if part]
             counts[name] = {**counts_of(own), "rows": sum(file.rows for file in (*made, *made_late))}
             if registered.view.late or late[name]:
                 counts[name] |= late_counts(own if registered.view.late else (), late[name])
@@ -264,6 +267,7 @@ class OutcomePublication:
             "late": [told_late(each) for each in judged.late],
             _STANDS: _told(settled.stands),
         }
+        files = _stored(store, written)
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
@@ -303,6 +307,21 @@ class OutcomePublication:
         for (view, reason), windows in given_up.items():
             spans = [[each.start, each.end] for each in windows]
             self._events.record("late_abandoned", lane=self._lane, view=view, reason=reason, windows=spans)
+
+
+def _stored(
+    store: BatchFiles, written: Sequence[tuple[int, int, Sequence[WrittenFile]]]
+) -> list[MadeResults]:
+    """Stores files of views, each given with its view and partition: several at a time, for each waits for the disk."""
+
+    def put(each: tuple[int, int, Sequence[WrittenFile]]) -> MadeResults:
+        view, partition, files = each
+        return MadeResults(view, partition, store.put(view, partition, files))
+
+    if len(written) == 1:
+        return [put(written[0])]
+    with ThreadPoolExecutor(_WRITERS, "penstock-outcomes-put") as threads:
+        return list(threads.map(put, written))
 
 
 def _read(lane: str, view: str, document: Any) -> ViewStands:

@@ -59,6 +59,8 @@ class ViewOrders:
             )
             for number, (registered, _) in views.items()
         }
+        #: partials that workers keep are of this start of the lane alone
+        self._lane = uuid.uuid4().hex
         #: by view, the states of the last processed instance
         self._carried: dict[int, bytes] = {}
 
@@ -73,7 +75,7 @@ class ViewOrders:
         """
         carried = self._carried.get(instance.view) if action.work.carried else None
         runs = view.runs(instance, carried=carried is not None)
-        return self._task(instance, runs, until, 0, carried=carried)
+        return self._task(instance, runs, until, 0, carried=carried, lane=self._lane)
 
     def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
         """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
@@ -140,7 +142,7 @@ class ViewOrders:
         if report.carried is None:
             self._carried.pop(instance.view, None)
             view.carry(None)
-            return not view.query.incremental
+            return report.is_kept or not view.query.incremental
         self._carried[instance.view] = report.carried
         view.carry(instance)
         return True
