@@ -36,7 +36,9 @@ from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
+from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.publication.kinds import rows_of
+from penstock.spark.refreshing import refreshed_view
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,
@@ -62,6 +64,7 @@ from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.mistakes import Mistakes, placed, read_by
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -322,6 +325,9 @@ class Declaring:
         selections: dict[str, list[SelectQuery]] = {}
         for name, (query, text) in written.items():
             _refuse_circle(name, query, known)
+            if isinstance(query, RefreshedQuery):
+                staged.put(name, refreshed_view(self._spark, staged, name, query, text))
+                continue
             flat = flatten(query, known)
             below = staged.beneath(query)
             if not isinstance(flat, SelectQuery):
@@ -409,6 +415,8 @@ class Declaring:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
+        for refreshed in declared.refreshed.values():
+            lines += explain_refreshed(refreshed)
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
