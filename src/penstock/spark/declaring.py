@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
@@ -38,7 +38,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.refreshing import refreshed_view
+from penstock.spark.refreshing import refreshed_view, with_remedy
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,
@@ -140,7 +140,19 @@ class Declaring:
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
         self._statements(staged, now, mistakes)
+        mistakes.found = [with_remedy(self._spark, staged, each) for each in mistakes.found]
         mistakes.raise_any()
+
+    def told_views(self, staged: Declared, queries: Mapping[str, str]) -> None:
+        """Adds views by their texts; a refusal says whether the view can be refreshed.
+
+        Raises:
+            InputError: a mistake in a text.
+        """
+        try:
+            self.views(staged, queries)
+        except UnsupportedError as error:
+            raise with_remedy(self._spark, staged, error) from None
 
     def settle(self, staged: Declared) -> None:
         """Declares what waits for views whose rules have mistakes.

@@ -209,7 +209,7 @@ class Engine:
         """
         with self._lock:
             staged = self._declared.copy()
-            self._declaring.views(staged, queries)
+            self._declaring.told_views(staged, queries)
             self._install(staged)
         return self
 

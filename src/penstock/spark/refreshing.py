@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.errors import InputError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared, View
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.refreshed.archive import demand_of
 from penstock.spark.lanes.refreshed.defining import define_refreshed
 from penstock.spark.storage.names import check_length
+from penstock.sql.refreshed.parsing import REMEDY, refreshable
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query, sources_of
 
@@ -52,6 +53,26 @@ def refreshed_view(
         source, host = streams[read.name].source, streams[read.name].host
         compile_demands(only(demand_of(read)), arrow_schema(source.schema), host)
     return View(definition.streams[0], query, definition)
+
+
+def with_remedy(spark: SparkSession, declared: Declared, error: InputError) -> InputError:
+    """A refusal that says that the view can be refreshed, where that is true; any other mistake as it is.
+
+    Args:
+        spark: the session.
+        declared: what is declared.
+        error: the mistake.
+    """
+    if type(error) is not UnsupportedError or not error.text:
+        return error
+    try:
+        query = refreshable(error.text, error.start)
+        if query is None:
+            return error
+        refreshed_view(spark, declared, "refused", query, query.text)
+    except InputError:
+        return error
+    return UnsupportedError(f"{error.message} {REMEDY}", error.text, error.start, error.end)
 
 
 def _read_by(declared: Declared, query: Query) -> tuple[list[tuple[str, str]], set[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -190,7 +191,7 @@ def write_nexmark(folder: Path, generated: Nexmark, files: int) -> dict[str, lis
         (folder / stream).mkdir(parents=True, exist_ok=True)
         places = [0, *np.searchsorted(table.column("arrives").to_numpy(), bounds).tolist(), table.num_rows]
         own = table.drop_columns(["arrives"])
-        for number, (first, last) in enumerate(zip(places[:-1], places[1:], strict=True)):
+        for number, (first, last) in enumerate(pairwise(places)):
             path = folder / stream / f"{number:05d}.parquet"
             pq.write_table(own.slice(first, last - first), path)
             written.setdefault(stream, []).append(path)
@@ -235,7 +236,8 @@ def _any_auction(numbers: Numbers, rng: np.random.Generator) -> Numbers:
 
 
 def _prices(rng: np.random.Generator, rows: int) -> Numbers:
-    return np.round(np.power(10.0, rng.random(rows) * 6) * 100).astype(np.int64)
+    prices: Numbers = np.round(np.power(10.0, rng.random(rows) * 6) * 100).astype(np.int64)
+    return prices
 
 
 def _channels(rng: np.random.Generator, rows: int) -> tuple[list[str], list[str]]:

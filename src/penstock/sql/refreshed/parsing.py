@@ -14,11 +14,14 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import name_of, parse_expression, tokenize
+from penstock.sql.text.lexing import name_of, parse_whole_query, tokenize
 
+#: how queries begin
+_BEGINNINGS = (TokenType.SELECT, TokenType.WITH)
 _REFRESH = re.compile(r"\bREFRESH\b", re.IGNORECASE)
-#: what a refused query may be given instead
-REMEDY = "or add the hint /*+ REFRESH('1 minute') */ behind SELECT: Spark then answers the whole query every minute"
+#: the hint that a refused query may be given
+_HINT = " /*+ REFRESH('1 minute') */"
+REMEDY = f"Or add the hint{_HINT} behind SELECT: Spark then answers the whole query once a minute."
 
 
 def is_refreshed(tokens: Sequence[Token]) -> bool:
@@ -38,7 +41,7 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
     hints = [parse_hints(script, token) for token in tokens if token.token_type is TokenType.HINT]
     seconds = _only(script, hints)
     try:
-        tree = parse_expression(clause.text)
+        tree = parse_whole_query(clause.text)
     except SqlglotError:
         tree = None
     if not isinstance(tree, exp.Query):
@@ -49,6 +52,32 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
         message = "A view needs a stream. Name one in FROM."
         raise clause.error(UnsupportedError, message, 0, len(clause.text))
     return RefreshedQuery(clause, seconds, sources, _names(tree, tokens))
+
+
+def refreshable(text: str, place: int) -> RefreshedQuery | None:
+    """The query of a statement as it would be with the hint; None where there is none that could have it.
+
+    Args:
+        text: statements, or a query alone.
+        place: a place in the statement.
+
+    Raises:
+        SqlError: it is no query, or has other hints.
+    """
+    tokens = tokenize(text)
+    ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+    begin = max((end for end in ends if end < place), default=-1)
+    until = min((end for end in ends if end > place), default=len(text))
+    own = [token for token in tokens if begin < token.start < until]
+    first = next((number for number, token in enumerate(own) if token.token_type in _BEGINNINGS), None)
+    if first is None:
+        return None
+    query = text[own[first].start : own[-1].end + 1]
+    select = next((token.end + 1 for token in own[first:] if token.token_type is TokenType.SELECT), None)
+    if select is None:
+        return None
+    hinted = query[: select - own[first].start] + _HINT + query[select - own[first].start :]
+    return parse_refreshed_query(hinted, tokenize(hinted))
 
 
 def _is_refresh(token: Token) -> bool:
@@ -103,7 +132,7 @@ def names_read(text: str) -> frozenset[str] | None:
     Args:
         text: the text of a view, which has been parsed.
     """
-    return _names(parse_expression(text), tokenize(text))
+    return _names(parse_whole_query(text), tokenize(text))
 
 
 def _names(tree: exp.Expression, tokens: Sequence[Token]) -> frozenset[str] | None:
