@@ -59,7 +59,7 @@ def test_names_are_those_of_columns_unless_all_are_read() -> None:
         ("SELECT /*+ REFRESH('1 minute'), BACKFILL */ * FROM a", "answered as a whole"),
         ("SELECT /*+ REFRESH(60) */ * FROM a", "expected a length of time"),
         ("SELECT /*+ REFRESH('0 seconds') */ * FROM a", "above 0"),
-        (f"SELECT {HINT} FROM WHERE", "no query"),
+        (f"SELECT {HINT} FROM WHERE", "not a query"),
     ],
 )
 def test_what_is_no_refreshed_view_is_refused(text: str, message: str) -> None:

@@ -45,7 +45,7 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
     except SqlglotError:
         tree = None
     if not isinstance(tree, exp.Query):
-        message = "This is no query that can be refreshed. Write SELECT /*+ REFRESH('1 minute') */ ..."
+        message = "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
         raise clause.error(SqlError, message, 0, len(clause.text))
     sources = tuple(_sources(tree, clause))
     if not sources:
@@ -55,14 +55,14 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
 
 
 def refreshable(text: str, place: int) -> RefreshedQuery | None:
-    """The query of a statement as it would be with the hint; None where there is none that could have it.
+    """The query of a statement as it would be with the hint; None where there is none, or it has hints.
 
     Args:
         text: statements, or a query alone.
         place: a place in the statement.
 
     Raises:
-        SqlError: it is no query, or has other hints.
+        SqlError: it is no query.
     """
     tokens = tokenize(text)
     ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
@@ -70,7 +70,7 @@ def refreshable(text: str, place: int) -> RefreshedQuery | None:
     until = min((end for end in ends if end > place), default=len(text))
     own = [token for token in tokens if begin < token.start < until]
     first = next((number for number, token in enumerate(own) if token.token_type in _BEGINNINGS), None)
-    if first is None:
+    if first is None or any(token.token_type is TokenType.HINT for token in own):
         return None
     query = text[own[first].start : own[-1].end + 1]
     select = next((token.end + 1 for token in own[first:] if token.token_type is TokenType.SELECT), None)

@@ -55,7 +55,7 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
             column, one over such an aggregation; or a join of a window view or join view.
     """
     if isinstance(query, RefreshedQuery):
-        message = "Spark answers a refreshed view as a whole: this can be told of other views only."
+        message = "Spark answers a refreshed view as a whole: only other views have this."
         raise query.clause.error(UnsupportedError, message, 0, len(query.text))
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))

@@ -18,7 +18,7 @@ def explain_refreshed(definition: RefreshedDefinition) -> list[str]:
         for each in definition.inputs
     ]
     if definition.tables:
-        lines.append(f"    static: {_listed(definition.tables)}, read anew for each answer")
+        lines.append(f"    static: {_listed(definition.tables)}, read again for each answer")
     if definition.beneath:
         lines.append(f"    views by their texts: {_listed([name for name, _ in definition.beneath])}")
     return lines
