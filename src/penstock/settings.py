@@ -91,6 +91,8 @@ class Settings(BaseModel):
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
     #: so many lost windows of a view with late answers are owed at the most; beyond, the oldest is given up
     late_windows: int = Field(default=100, ge=1, le=10_000)
+    #: a refreshed view with more rows is not answered
+    refreshed_rows: int = Field(default=1_000_000, ge=1)
     #: plan versions kept in the checkpoint behind the newest bound one
     retained_plans: int = Field(default=100, ge=1)
 
@@ -153,6 +155,7 @@ class Tuning(TypedDict, total=False):
     events_files: int
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
     late_windows: int
+    refreshed_rows: int
     retained_plans: int
 
 

@@ -29,7 +29,7 @@ _TOPICS = iter(range(1_000))
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Folder]:
     """A results folder whose batches are merged now and then."""
-    found = Folder(tmp_path / "out", 2, spark)
+    found = Folder(tmp_path / "out", 2, spark=spark)
     yield found
     found.close()
 

@@ -58,6 +58,7 @@ from penstock.spark.storage.formats import (
 from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.spark.storage.refreshed import RefreshedRegister, read_refreshed, store_refreshed
 from penstock.sql.windows.bind import BoundWindow
 
 VIEW = BoundWindow(
@@ -247,6 +248,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: store_joins(layout, JoinRegister()),
         lambda layout: read_joins(layout),
         lambda layout: layout.joins,
+    ),
+    "REFRESHED": (
+        lambda layout: store_refreshed(layout, RefreshedRegister()),
+        lambda layout: read_refreshed(layout),
+        lambda layout: layout.refreshed,
     ),
     "DEADLINES": (
         lambda layout: store_deadlines(layout, DeadlineRegister()),

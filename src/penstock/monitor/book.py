@@ -355,6 +355,8 @@ def _add_cut(document: Document, name: str, figures: Mapping[str, Any]) -> None:
     if figures["batch"] <= lane.get("counted", -1):
         return
     lane["counted"] = figures["batch"]
+    if "answer" in figures:
+        lane["answer"] = figures["answer"]
     for view, said in (figures.get("views") or {}).items():
         known = lane.setdefault("views", {}).setdefault(view, {})
         known.update({what: known.get(what, 0) + count for what, count in said.items()})

@@ -145,6 +145,9 @@ def _current_batch(batch: Mapping[str, Any], state: str | None) -> str:
 
 
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
+    if "refresh_seconds" in view:
+        yield from _refreshed(name, view)
+        return
     if "streams" in view:
         yield from _join(name, view)
         return
@@ -191,6 +194,23 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
 def result_rows(view: Mapping[str, Any]) -> int:
     """Return the rows of a window view's results, of each its newest revision only."""
     return int(view.get("rows", 0)) - int(view.get("revised_rows", 0))
+
+
+def _refreshed(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    answer = view.get("answer") or {}
+    parts = [
+        f"refreshed view {name} of {', '.join(view['streams'])}: {counted(answer.get('rows', 0), 'row')}"
+    ]
+    parts.append(f"every {roughly(view['refresh_seconds'])}")
+    if answer:
+        parts.append(f"the newest answer took {roughly(answer['seconds'])}")
+    yield " | ".join(parts)
+    if view.get("withdrawn"):
+        yield f"  told so far: {counted(view['rows'], 'row')}, of which {view['withdrawn']:,} were withdrawn"
+    if view.get("dropped"):
+        yield f"  dropped at {clock(view['dropped'])}; its rows remain"
+    elif behind := not_joined(view):
+        yield f"  not in the answer yet: {behind}"
 
 
 def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:

@@ -18,10 +18,9 @@ from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
-from penstock.spark.results.joined_rows import LANES, TABLES
+from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, TABLES, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.formats import MANIFEST
-from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import planned_after
@@ -73,8 +72,8 @@ def folder_status(folder: str | StorePath, catalog: Document | None = None) -> D
     pairs = {stream: catch_up(book, layout, stream).view_pairs for stream in catalog["streams"]}
     joins = {name: view for name, view in catalog["views"].items() if LANES in view}
     for view in joins.values():
-        for number in view[LANES]:
-            catch_up_lane(book, layout, join_lane(number))
+        for _, lane in lanes_of(view):
+            catch_up_lane(book, layout, lane)
     derived = {
         name: results_of(view["stream"])
         for name, view in catalog["views"].items()
@@ -119,7 +118,7 @@ def folder_status(folder: str | StorePath, catalog: Document | None = None) -> D
 
 def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, Any]) -> Document:
     """What lanes have come to with a join view, and how far its lane is behind its streams."""
-    lanes = [document["lanes"].get(join_lane(number), {}) for number in view[LANES]]
+    lanes = [document["lanes"].get(lane, {}) for _, lane in lanes_of(view)]
     counts = [lane.get("views", {}).get(name, {}) for lane in lanes]
     shown: Document = {
         "streams": view["streams"],
@@ -128,6 +127,8 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
+    if REFRESH_SECONDS in view:
+        shown |= {REFRESH_SECONDS: view[REFRESH_SECONDS], "answer": lanes[-1].get("answer")}
     shown |= {
         name: lanes[-1].get(name) for name in ("standing", "switched", "switches", "tables", "behind_seconds")
     }

@@ -29,6 +29,7 @@ _KINDS = {
     "windows": "window view",
     "deadline": "deadline view",
     "join": "join view",
+    "refreshed": "refreshed view",
 }
 _LEAST_NAME = 12
 #: a view so many batches behind its stream is shown before the others: fewer are on their way
@@ -41,7 +42,7 @@ class ViewRow:
     """A view as a line of the table.
 
     Attributes:
-        name, kind: of the view; kinds are selection, windows, deadline and join.
+        name, kind: of the view; kinds are selection, windows, deadline, join and refreshed.
         state: that of its streams, or its own where it fails.
         rows: rows of results so far, of each the newest revision; None where they are not known.
         rate: rows a second; None where nothing measures it, as after the run.
@@ -196,7 +197,10 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:
     standing = view.get("standing") or {}
     kind, rate, promise, rows = "windows", None, _NONE, result_rows(view)
-    if "streams" in view:
+    if "refresh_seconds" in view:
+        kind, rows = "refreshed", (view.get("answer") or {}).get("rows", 0)
+        batches = sum(view.get("backlog", {}).values())
+    elif "streams" in view:
         kind, rate = "join", standing.get("measured_rate") if is_live else None
         batches, errors = sum(view.get("backlog", {}).values()), errors + view.get("raised", 0)
     else:

@@ -60,6 +60,7 @@ from penstock.spark.storage.formats import (
 from penstock.spark.storage.joins import read_joins
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.spark.storage.refreshed import read_refreshed
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
 from penstock.stores.sqlite_ledger import SqliteView
@@ -248,6 +249,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         for pattern, format_ in _DOCUMENTS:
             _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
+    found.look(layout.refreshed, lambda: read_refreshed(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
     for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)

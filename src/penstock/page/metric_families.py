@@ -191,7 +191,7 @@ def lanes_of(document: Document) -> dict[str, LaneStands]:
 
 
 def views_of(document: Document) -> dict[str, Document]:
-    """The views other than selections, each with its `kind`: windows, join or deadline.
+    """The views other than selections, each with its `kind`: windows, join, refreshed or deadline.
 
     Args:
         document: see `folder_status`.
@@ -200,6 +200,8 @@ def views_of(document: Document) -> dict[str, Document]:
 
 
 def _kind(view: Mapping[str, Any]) -> str:
+    if "refresh_seconds" in view:
+        return "refreshed"
     if "streams" in view:
         return "join"
     return "deadline" if "released" in view else "windows"

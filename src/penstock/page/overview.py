@@ -17,9 +17,8 @@ from penstock.monitor.troubles import open_troubles
 from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
 from penstock.spark.publication.kinds import results_of
-from penstock.spark.results.joined_rows import LANES
+from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.joins import join_lane
 
 #: at most so many of each are listed
 _PROBLEMS, _STREAMS, _LANES, _VIEWS, _NEWS = 50, 200, 200, 20, 40
@@ -173,14 +172,14 @@ def points(histories: int) -> int:
 
 
 def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
-    """The name of the lane that answers a view, and its kind: windows, join, deadlines or derived.
+    """The name of the lane that answers a view, and its kind: windows, join, refreshed, deadlines or derived.
 
     Args:
         view: its entry in the catalog; no selection.
         catalog: the streams and views.
     """
     if LANES in view:
-        return join_lane(view[LANES][-1]), "join"
+        return lanes_of(view)[-1][1], "refreshed" if REFRESH_SECONDS in view else "join"
     stream = view["stream"]
     if stream == DEADLINES_NAME:
         return results_of(stream), "deadlines"

@@ -17,7 +17,7 @@ from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
 from penstock.page.answers import LISTED, cut, encoded, short_name
-from penstock.spark.results.joined_rows import LANES
+from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
 #: views of one answer
@@ -27,7 +27,7 @@ _CELLS = 2_000_000
 _MOST_SAMPLES = 600
 SORTS = ("rows", "rate", "errors", "lag", "name")
 ONLY = ("never", "failing", "errors")
-KINDS = ("selection", "windows", "join", "deadline")
+KINDS = ("selection", "windows", "join", "deadline", "refreshed")
 
 Numbers = NDArray[np.float64]
 
@@ -254,6 +254,8 @@ def kind_of(entry: Mapping[str, Any]) -> str:
     """The kind of a view by its entry in the catalog, one of KINDS."""
     if "projection" in entry:
         return "selection"
+    if REFRESH_SECONDS in entry:
+        return "refreshed"
     if LANES in entry:
         return "join"
     return "deadline" if entry["stream"] == DEADLINES_NAME else "windows"

@@ -17,6 +17,7 @@ from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.script.known_names import KnownNames
@@ -57,7 +58,7 @@ class View:
 
     stream: str
     query: Query
-    definition: ViewDefinition | WindowDefinition | JoinDefinition | DeadlineDefinition
+    definition: ViewDefinition | WindowDefinition | JoinDefinition | DeadlineDefinition | RefreshedDefinition
     derived: DerivedView | None = None
 
 
@@ -254,6 +255,15 @@ class Declared:
         }
 
     @property
+    def refreshed(self) -> dict[str, RefreshedDefinition]:
+        """The refreshed views."""
+        return {
+            name: view.definition
+            for name, view in self.views.items()
+            if isinstance(view.definition, RefreshedDefinition)
+        }
+
+    @property
     def relations(self) -> list[Relation]:
         """The streams and static tables, as join views see them."""
         streams = (
@@ -281,13 +291,15 @@ class Declared:
             *self.on(stream),
             *(view for view, each in self.joins.items() if stream in each.streams),
             *(view for view, (on, _) in self.deadlines.items() if on == stream),
+            *(view for view, each in self.refreshed.items() if stream in each.streams),
         ]
 
     @property
     def mapped(self) -> set[str]:
-        """The streams whose tuples are read from their logs: by join views and views with a deadline."""
-        joined = {stream for definition in self.joins.values() for stream in definition.streams}
-        return joined.union(stream for stream, _ in self.deadlines.values())
+        """The streams whose tuples are read from their logs: by join views, views with a deadline and refreshed views."""
+        read = {stream for each in self.joins.values() for stream in each.streams}
+        read.update(stream for each in self.refreshed.values() for stream in each.streams)
+        return read.union(stream for stream, _ in self.deadlines.values())
 
     @property
     def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
@@ -37,8 +37,10 @@ from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
+from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.retaining import retain_table, retain_views
+from penstock.spark.refreshing import refreshed_view, with_remedy
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,
@@ -65,6 +67,7 @@ from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.mistakes import Mistakes, placed, read_by
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -141,7 +144,19 @@ class Declaring:
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
         self._statements(staged, now, mistakes)
+        mistakes.found = [with_remedy(self._spark, staged, each) for each in mistakes.found]
         mistakes.raise_any()
+
+    def told_views(self, staged: Declared, queries: Mapping[str, str]) -> None:
+        """Adds views by their texts; a refusal says whether the view can be refreshed.
+
+        Raises:
+            InputError: a mistake in a text.
+        """
+        try:
+            self.views(staged, queries)
+        except UnsupportedError as error:
+            raise with_remedy(self._spark, staged, error) from None
 
     def settle(self, staged: Declared) -> None:
         """Declares what waits for views whose rules have mistakes.
@@ -337,6 +352,9 @@ class Declaring:
         selections: dict[str, list[SelectQuery]] = {}
         for name, (query, text) in written.items():
             _refuse_circle(name, query, known)
+            if isinstance(query, RefreshedQuery):
+                staged.put(name, refreshed_view(self._spark, staged, name, query, text))
+                continue
             flat = flatten(query, known)
             below = staged.beneath(query)
             if not isinstance(flat, SelectQuery):
@@ -426,6 +444,8 @@ class Declaring:
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
             )
+        for refreshed in declared.refreshed.values():
+            lines += explain_refreshed(refreshed)
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [

@@ -48,6 +48,7 @@ from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import stream_source
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import address_of
 from penstock.spark.view_list import Views
 from penstock.trigger import Trigger
@@ -215,7 +216,7 @@ class Engine:
         """
         with self._lock:
             staged = self._declared.copy()
-            self._declaring.views(staged, queries)
+            self._declaring.told_views(staged, queries)
             self._install(staged)
         return self
 
@@ -549,6 +550,7 @@ class Engine:
                 keep_zone(self._spark, layout)
                 run.set_joins(self._declared.joins, self._declared.statics)
                 run.set_deadlines(self._declared.deadlines)
+                run.set_refreshed(self._declared.refreshed, self._declared.statics)
                 for place, views in self._declared.derived.items():
                     run.derive(*place, views)
                 for name, stream in begun.items():
@@ -618,6 +620,10 @@ class Engine:
             staged.touches(before, JoinDefinition) and staged.joins != before.joins
         ):
             run.set_joins(staged.joins, staged.statics)
+        if staged.statics.keys() != before.statics.keys() or (
+            staged.touches(before, RefreshedDefinition) and staged.refreshed != before.refreshed
+        ):
+            run.set_refreshed(staged.refreshed, staged.statics)
         if staged.touches(before, DeadlineDefinition):
             run.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():

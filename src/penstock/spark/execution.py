@@ -31,6 +31,7 @@ from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
@@ -42,6 +43,7 @@ from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
+from penstock.spark.results.joined_rows import catalog_entry, refreshed_entry
 from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
@@ -60,6 +62,7 @@ from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import ObjectPath
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
@@ -158,6 +161,7 @@ class Execution:
             self.rearranging = Rearranging(settings, self.events, lambda stream: self.queries[stream].plans)
             self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
             self._deadlines = DeadlineViews(layout)
+            self._refreshed = RefreshedViews(layout)
             appended, published = Appended(), Appended()
             self._retention = Retention(settings.retain_seconds)
             self._retention.needed = self._needed_rows
@@ -505,12 +509,41 @@ class Execution:
         self.events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
         self._fit_lanes()
 
+    def set_refreshed(
+        self, definitions: Mapping[str, RefreshedDefinition], tables: Mapping[str, StaticTable]
+    ) -> None:
+        """Answers these refreshed views and no others, over what comes to their streams from now on.
+
+        Args:
+            definitions: the views by name.
+            tables: the static tables by name.
+        """
+        before = {each.lane for each in self._refreshed.views}
+        gone = self._refreshed.settle(definitions, tables)
+        for each in gone:
+            if each.lane in self.lanes:
+                self.remove_lane(each.lane)
+            self._refreshed.forget(each)
+        self._needed -= {each.lane for each in gone}
+        added = [each.definition.name for each in self._refreshed.views if each.lane not in before]
+        if gone or added:
+            for name, query in self.queries.items():
+                self._ask(name, query.plans)
+            self._write_catalog()
+            dropped = [each.definition.name for each in gone]
+            self.events.record("refreshed_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
+        self._fit_lanes()
+
     def _ask(self, stream: str, plans: StreamPlans) -> None:
         """Asks a stream for what views need of its tuples."""
         ask(
             LogReader(self.layout.log(stream)),
             plans,
-            [*self._joins.asked(stream), *self._deadlines.asked(stream)],
+            [
+                *self._joins.asked(stream),
+                *self._deadlines.asked(stream),
+                *self._refreshed.asked(stream),
+            ],
         )
 
     def derive(
@@ -577,7 +610,9 @@ class Execution:
 
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needs = Needs(self.queries, self._joins, self._deadlines, tuple(self._derived.values()))
+        needs = Needs(
+            self.queries, self._joins, self._deadlines, self._refreshed, tuple(self._derived.values())
+        )
         needed = {plan.name: plan for plan in needed_lanes(needs)}
         for name in self._needed - needed.keys():
             self.remove_lane(name)
@@ -648,6 +683,8 @@ class Execution:
             yield from ((name, "window", derived.name) for name in derived.definitions)
         for join in self._joins.joins:
             yield join.definition.name, "join", join.definition.streams[0]
+        for refreshed in self._refreshed.views:
+            yield refreshed.definition.name, "refreshed", refreshed.definition.streams[0]
         for deadline in self._deadlines.views:
             yield deadline.definition.name, "deadline", deadline.stream
 
@@ -658,7 +695,9 @@ class Execution:
         }
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        self._catalog.write(streams, views, self._joins.joins)
+        lanes = [catalog_entry(each) for each in self._joins.joins]
+        lanes += [refreshed_entry(each) for each in self._refreshed.views]
+        self._catalog.write(streams, views, lanes)
         self.followers.views_changed()
 
 

@@ -17,6 +17,7 @@ from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION
 from penstock.spark.results.window_schemas import own_schema
 from penstock.spark.sinks.declared import Sink, SinkView
 from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.sql.script.statements import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
@@ -69,6 +70,8 @@ def view_of(declared: Declared, name: str) -> SinkView:
     if isinstance(view.definition, JoinDefinition):
         plan = view.definition.plan
         return SinkView(name, row_schema(plan), None, has_windows=False, changes=plan.withdraws)
+    if isinstance(view.definition, RefreshedDefinition):
+        return SinkView(name, view.definition.schema, None, has_windows=False, changes=True)
     bound = _window(declared, name)
     if bound is not None:
         return SinkView(name, own_schema(bound), _key(bound), has_windows=True, changes=True)

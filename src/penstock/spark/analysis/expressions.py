@@ -175,7 +175,7 @@ class SparkExpressionHost:
             with unlogged():
                 frame = selected(self._table, [call])
         except PySparkException as error:
-            raise _translated(error, call, self._table.columns) from None
+            raise translated(error, call, self._table.columns) from None
         plan = frame._jdf.queryExecution().analyzed()
         function = plan.expressions().head().child().aggregateFunction()
         argument = function.children().head().dataType()
@@ -266,7 +266,7 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
             frame = queried(spark, query, tables)
     except PySparkException as error:
         columns = [column for table in tables.values() for column in table.columns]
-        raise _translated(error, query, columns, 0) from None
+        raise translated(error, query, columns, 0) from None
     finally:
         for name in tables:
             spark.catalog.dropTempView(name)
@@ -289,7 +289,7 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
             result = selected(table, expressions)
     except PySparkException as error:
         if len(expressions) == 1:
-            raise _translated(error, expressions[0], table.columns) from None
+            raise translated(error, expressions[0], table.columns) from None
     except SqlError:
         if len(expressions) == 1:
             raise
@@ -332,7 +332,7 @@ def _not_of_groups(result: DataFrame) -> str | None:
     return changing(result)
 
 
-def _translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:
+def translated(error: PySparkException, text: str, columns: Sequence[str], before: int = 1) -> SqlError:
     """Spark's error as ours.
 
     Args:

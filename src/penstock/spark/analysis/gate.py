@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
 from penstock.spark.analysis.functions import ALLOWED, REFUSED, refusal
+from penstock.sql.text.lexing import is_call, tokenize
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _UNRESOLVED = frozenset(
@@ -44,9 +45,13 @@ _SUBQUERIES = frozenset(
 )
 _WINDOWED = f"{_CATALYST}expressions.WindowExpression"
 _CURRENT = f"{_CATALYST}expressions.Current"
+#: words in the names of plans that do more than answer
+_DEEDS = ("Command", "Insert", "Create", "Drop", "Replace", "Set", "ScriptTransformation", "Write", "Alter")
 _FUNCTION, _RELATION = f"{_CATALYST}analysis.UnresolvedFunction", f"{_CATALYST}analysis.UnresolvedRelation"
 _REASONS = {name: reason for reason, names in REFUSED.items() for name in names}
 _WINDOW_FUNCTION = "An aggregate, window or table-generating function"
+#: what a whole query may have, and an expression not
+_OF_QUERIES = frozenset({_WINDOW_FUNCTION, "The current time, date or user"})
 #: parsed texts that are kept
 _KEPT_TEXTS = 10_000
 
@@ -115,6 +120,36 @@ def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFra
             _refuse(spark.sparkContext, query, plan.toJSON(), tables)
     except UnsupportedError as error:
         raise UnsupportedError(error.message, query, 0, len(query)) from None
+    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    with _shallow(query):
+        return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def answered(spark: SparkSession, query: str) -> DataFrame:
+    """Any query on temporary views, subqueries and window functions among it.
+
+    That it reads nothing else is what the parser of its tables has made sure of (`sql.refreshed`). Its functions are looked for in the
+    text: a tree says nothing of common table expressions.
+
+    Args:
+        spark: the session.
+        query: the text.
+
+    Raises:
+        UnsupportedError: a function in it may not be used, or it is no query.
+        PySparkException: it is no query on these views.
+    """
+    context = spark.sparkContext
+    tokens = tokenize(query)
+    for position, token in enumerate(tokens):
+        if is_call(tokens, position) and _REASONS.get(token.text.lower()) not in _OF_QUERIES:
+            _refuse_function(context, query, [token.text])
+    with _shallow(query):
+        plan = _parser(context).parsePlan(query)
+    for node in _values(json.loads(plan.toJSON())):
+        name = str(node.get("class", "")) if isinstance(node, dict) else ""
+        if name.startswith(f"{_CATALYST}plans.") and any(deed in name for deed in _DEEDS):
+            raise _refused(query, f"This form of query ({name.rpartition('.')[2]})")
     dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
     with _shallow(query):
         return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)

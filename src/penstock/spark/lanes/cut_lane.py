@@ -151,6 +151,11 @@ class CutLane(Lane):
         return {}
 
     @property
+    def is_due(self) -> bool:
+        """Whether entries that have come are answered now; those that are the last ones always are."""
+        return True
+
+    @property
     def has_more(self) -> bool:
         """Whether a cut is due though no entry has come."""
         return False
@@ -268,7 +273,7 @@ class CutLane(Lane):
                 return until
             if until != reach:
                 found = found or time.monotonic()
-                if ends or self._is_gathered(reach, until, time.monotonic() - found):
+                if ends or (self.is_due and self._is_gathered(reach, until, time.monotonic() - found)):
                     return until
             elif ends and not self.awaits_more:
                 return None

@@ -15,6 +15,8 @@ from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext
+from penstock.spark.lanes.refreshed.lane import RefreshedLane
+from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.publication.kinds import results_of
 
@@ -42,12 +44,14 @@ class Needs:
         queries: the ingest queries by stream, with the selection and window views.
         joins: the join views.
         deadlines: the views with a deadline.
+        refreshed: the refreshed views.
         derived: the window views over window and join views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
     joins: JoinViews
     deadlines: DeadlineViews
+    refreshed: RefreshedViews
     derived: Sequence[DerivedStream] = ()
 
 
@@ -69,6 +73,14 @@ def _joins(needs: Needs) -> Iterator[LanePlan]:
             yield LanePlan(joined.lane, streams, partial(JoinLane, joined, needs.joins.tables, shared=shared))
 
 
+def _refreshed(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a refreshed view, once all of its streams run."""
+    for view in needs.refreshed.views:
+        streams = view.definition.streams
+        if all(stream in needs.queries for stream in streams):
+            yield LanePlan(view.lane, streams, partial(RefreshedLane, view, needs.refreshed.tables))
+
+
 def _derived(needs: Needs) -> Iterator[LanePlan]:
     """A lane a view that window views are over, once its streams run."""
     for each in needs.derived:
@@ -84,7 +96,13 @@ def _deadlines(needs: Needs) -> Iterator[LanePlan]:
 
 
 #: a kind of lane says which of its lanes are needed; those that read what others publish come last
-KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (_windows, _joins, _deadlines, _derived)
+KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
+    _windows,
+    _joins,
+    _deadlines,
+    _refreshed,
+    _derived,
+)
 
 
 def needed_lanes(needs: Needs) -> Iterator[LanePlan]:

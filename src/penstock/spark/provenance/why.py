@@ -31,8 +31,9 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.tasks.dataframe_stage import REASON
 from penstock.sql.conditions.outline import Outline, outline
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query
-from penstock.sql.script.views import flatten
+from penstock.sql.script.views import FlatQuery, flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 
@@ -150,7 +151,7 @@ def _whole(
     return told
 
 
-def _target(spark: SparkSession, declared: Declared, name: str, flat: Query, asked: Asked) -> _Target:
+def _target(spark: SparkSession, declared: Declared, name: str, flat: FlatQuery, asked: Asked) -> _Target:
     view = declared.views[name]
     if isinstance(flat, JoinQuery):
         assert isinstance(view.definition, JoinDefinition)
@@ -179,12 +180,12 @@ def _owned(declared: Declared, name: str, flat: SelectQuery | WindowQuery) -> It
             # selections over it are conditions on groups
             chain.clear()
         chain.append((source, query))
-        assert not isinstance(query, JoinQuery), "it is not over a join"
+        assert not isinstance(query, JoinQuery | RefreshedQuery), "it is over neither"
         source = declared.spelled.get(query.source.upper())
     owners = [
         owner
         for owner, query in reversed(chain)
-        if not isinstance(query, JoinQuery)
+        if not isinstance(query, JoinQuery | RefreshedQuery)
         for _ in query.conditions
     ]
     for owner, clause in zip(owners, flat.conditions, strict=True):

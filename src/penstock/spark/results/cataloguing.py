@@ -13,11 +13,11 @@ from penstock.operators.selection.matches import queries_name
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
-from penstock.spark.results.joined_rows import LANES, catalog_entry
+from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
 from penstock.spark.storage.formats import EITHER_CATALOG
-from penstock.spark.storage.joins import JOINS_NAME, RegisteredJoin
+from penstock.spark.storage.joins import JOINS_NAME
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.shared_maps import SharedMap
 
@@ -41,7 +41,8 @@ class CatalogWriter:
         self._texts: SharedMap[str] = SharedMap()
         #: views that are answered, by stream, with the definition that their entry has; None: it was written by an earlier run
         self._answered: dict[str, SharedMap[Definition | None]] = {}
-        self._joins: set[str] = set()
+        #: views that have a lane each
+        self._of_lanes: set[str] = set()
         self._is_changed = False
 
     def number(
@@ -79,9 +80,15 @@ class CatalogWriter:
         self,
         streams: Mapping[str, StructType],
         views: Mapping[str, Mapping[str, Definition]],
-        joins: Sequence[RegisteredJoin] = (),
+        of_lanes: Sequence[dict[str, Any]] = (),
     ) -> None:
-        """Tells readers of the folder which streams and views there are; dropped views stay readable."""
+        """Tells readers of the folder which streams and views there are; dropped views stay readable.
+
+        Args:
+            streams: their columns, by name.
+            views: those on each stream, and on the rows of each view.
+            of_lanes: the entries of the views that have a lane each.
+        """
         known = self._read()
         queries = known.setdefault("queries", {})
         for name, schema in streams.items():
@@ -96,13 +103,13 @@ class CatalogWriter:
                 self._answer(stream, {})
         for stream, definitions in views.items():
             self._answer(stream, definitions)
-        answered = {each.definition.name: catalog_entry(each) for each in joins}
-        for name in self._joins - answered.keys():
+        answered = {entry["name"]: entry for entry in of_lanes}
+        for name in self._of_lanes - answered.keys():
             if LANES in known["views"][name]:
                 self._drop(name)
         for name, entry in answered.items():
             self._set(name, numbered(entry, known["views"].get(name)))
-        self._joins = set(answered)
+        self._of_lanes = set(answered)
         if self._is_changed:
             self._store()
 
@@ -149,7 +156,7 @@ class CatalogWriter:
                 if "dropped" in entry:
                     continue
                 if LANES in entry:
-                    self._joins.add(name)
+                    self._of_lanes.add(name)
                 else:
                     self._answered.setdefault(entry.get("stream", ""), SharedMap())[name] = None
         return self._known

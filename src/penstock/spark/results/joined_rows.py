@@ -24,10 +24,13 @@ from penstock.spark.publication.manifests import published_files
 from penstock.spark.results.frames import published_frame
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.refreshed import RegisteredRefresh, refreshed_lane
 from penstock.spark.storage.store_paths import StorePath
 
-#: of a view in the catalog: the numbers of the lanes that have answered it; no other views have it
+#: of a view in the catalog: the numbers of the lanes that have answered it; join views and refreshed views have it
 LANES = "lanes"
+#: of a refreshed view in the catalog: the least seconds between two answers; no other views have it
+REFRESH_SECONDS = "refresh_seconds"
 #: of a join view in the catalog: the static tables that it joins
 TABLES = "tables"
 #: of a join view in the catalog: whether some of its rows may be withdrawn
@@ -71,6 +74,31 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
     }
 
 
+def refreshed_entry(registered: RegisteredRefresh) -> dict[str, Any]:
+    """What the catalog says of a refreshed view."""
+    definition = registered.definition
+    own = definition.schema
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "sql": definition.sql,
+        "beneath": definition.beneath,
+        "streams": definition.streams,
+        "columns": spark_schema(own).jsonValue(),
+        TABLES: definition.tables,
+        LANES: [registered.number],
+        REFRESH_SECONDS: definition.seconds,
+        WITHDRAWS: True,
+        MARK_NAMES: dict(zip(MARKS.names, marks_of(own.names).names, strict=True)),
+    }
+
+
+def lanes_of(entry: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The lanes that have answered a view, by its entry in the catalog: number and name."""
+    named = refreshed_lane if REFRESH_SECONDS in entry else join_lane
+    return [(number, named(number)) for number in entry[LANES]]
+
+
 def joined_schema(entry: Mapping[str, Any]) -> StructType:
     """The columns of a join view, by its entry in the catalog."""
     return stored_schema(entry["columns"])
@@ -83,8 +111,8 @@ def withdraws(entry: Mapping[str, Any]) -> bool:
 
 def joined_files(layout: Layout, entry: Mapping[str, Any]) -> Iterator[tuple[StorePath, int]]:
     """The published files of a join view, by its entry in the catalog, each with its number of rows."""
-    for number in entry[LANES]:
-        yield from published_files(layout, join_lane(number), view_kind(number, entry["name"]))
+    for number, lane in lanes_of(entry):
+        yield from published_files(layout, lane, view_kind(number, entry["name"]))
 
 
 def joined_results(spark: SparkSession, layout: Layout, entry: Mapping[str, Any]) -> DataFrame:

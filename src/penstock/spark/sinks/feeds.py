@@ -21,7 +21,7 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.reporting.catalog import find_view, read_catalog
 from penstock.spark.reporting.definitions import all_definitions, is_selection, number_of
 from penstock.spark.results.frames import published_frame
-from penstock.spark.results.joined_rows import LANES, joined_schema, marks_of, withdraws
+from penstock.spark.results.joined_rows import LANES, joined_schema, lanes_of, marks_of, withdraws
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, project, read_matches
 from penstock.spark.results.read_plain import Chosen, FieldPath, places_of, told_columns
 from penstock.spark.results.stored_rows import Ints, Part, StoredRows
@@ -36,7 +36,6 @@ from penstock.spark.results.window_schemas import (
 from penstock.spark.sinks.published import Feed, Stretch
 from penstock.spark.sinks.shared_files import SHARED, SMALL_ROWS
 from penstock.spark.storage.columns import conform
-from penstock.spark.storage.joins import join_lane
 from penstock.spark.storage.layout import Layout
 
 _NUMBER = "__penstock_row_number"
@@ -274,7 +273,7 @@ class CurrentFeeds:
         """The feeds in order; a window view gets one with each operator that answers it."""
         entry, name = self._entry, self._name
         if LANES in entry:
-            return [Feed(join_lane(lane), view_kind(lane, name)) for lane in entry[LANES]]
+            return [Feed(lane, view_kind(number, name)) for number, lane in lanes_of(entry)]
         if is_selection(entry):
             return [Feed(entry["stream"], "matches")]
         newest = self._layout.result_views(entry["stream"]).last
@@ -300,7 +299,7 @@ def open_feed(layout: Layout, view: str, feed: Feed) -> ViewFeed:
         return SelectionFeed(feed, layout, name, MarkColumns(), whole, source)
     number = int(feed.kind.partition("/")[0])
     for each in all_definitions(entry):
-        if LANES in each and feed == Feed(join_lane(number), view_kind(number, name)):
+        if LANES in each and feed.query in (lane for _, lane in lanes_of(each)):
             return _join_feed(layout, name, feed, each)
     stream = feed.query.removesuffix(results_of(""))
     readable = readable_operator(layout, stream, name, number)

@@ -145,6 +145,7 @@ STATIC = Format("the version of a static table", 1, ("version", "files"))
 SINK = Format("the place of a sink", 1, ("id", "since", "delivered", "feeds", "planned"))
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))
 JOINS = Format("the join views", 1, ("register",))
+REFRESHED = Format("the refreshed views", 1, ("register",))
 DEADLINES = Format("the views with a deadline", 1, ("register",))
 MANIFEST = Format("a manifest", 1, ("first", "last", "files", "batches"))
 MERGED_MANIFEST = Format(

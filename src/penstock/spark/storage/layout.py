@@ -266,6 +266,11 @@ class Layout:
         return StoredDocument(self.ledger, ("joins",))
 
     @property
+    def refreshed(self) -> StoredDocument:
+        """The refreshed views and the lanes that answer them."""
+        return StoredDocument(self.ledger, ("refreshed",))
+
+    @property
     def deadlines(self) -> StoredDocument:
         """The views with a deadline."""
         return StoredDocument(self.ledger, ("deadlines",))

@@ -8,6 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.parsing import is_join, parse_join_query
+from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
 from penstock.sql.text.lexing import tokenize
@@ -48,6 +49,8 @@ def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionSh
 
 def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
     """Parses the tokens of one query of a script; raises as `parse_query`."""
+    if is_refreshed(tokens):
+        return parse_refreshed_query(script, tokens)
     users = {name.upper() for name in aggregates}
     if is_join(tokens):
         _refuse_aggregates(script, tokens, users, _NEEDED)

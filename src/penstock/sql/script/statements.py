@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import InputError, SqlError
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
@@ -16,7 +17,7 @@ from penstock.sql.windows.query import WindowQuery
 #: sources of tables that INSERT INTO writes to
 SINKS = ("console", "delta", "http", "iceberg", "kafka", "parquet", "postgres")
 #: what a view may be
-Query = SelectQuery | WindowQuery | JoinQuery
+Query = SelectQuery | WindowQuery | JoinQuery | RefreshedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +228,6 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
     """The names of the tables and views a query selects from, and where they were written."""
     if isinstance(query, JoinQuery):
         return tuple((each.source, each.clause) for each in query.sources)
+    if isinstance(query, RefreshedQuery):
+        return query.sources
     return ((query.source, query.source_clause),)

@@ -16,6 +16,8 @@ from sqlglot.errors import ParseError
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
+from penstock.sql.refreshed.query import RefreshedQuery
+from penstock.sql.script.statements import Query
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import parse_expression
 from penstock.sql.text.query import Output, SelectQuery
@@ -23,20 +25,19 @@ from penstock.sql.windows.derived import aggregated_over, aggregated_over_join
 from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.selections import selected_from
 
+#: what lanes answer by themselves
+FlatQuery = SelectQuery | WindowQuery | JoinQuery
+
 
 @overload
-def flatten(query: JoinQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]) -> JoinQuery: ...
+def flatten(query: JoinQuery, views: Mapping[str, Query]) -> JoinQuery: ...
 
 
 @overload
-def flatten(
-    query: SelectQuery | WindowQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
-) -> SelectQuery | WindowQuery | JoinQuery: ...
+def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery: ...
 
 
-def flatten(
-    query: SelectQuery | WindowQuery | JoinQuery, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
-) -> SelectQuery | WindowQuery | JoinQuery:
+def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
     """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
@@ -44,21 +45,24 @@ def flatten(
     is the view. The inputs of a join that are selections are marked with what they stand for.
 
     Args:
-        query: a selection, window view or join view on tables or on some of `views`.
+        query: a view on tables or on some of `views`.
         views: the views defined before it, by name in upper case.
 
     Raises:
         UnknownNameError: a name the inner view does not put out.
-        UnsupportedError: a selection of an expression without a name, on a view that computes
+        UnsupportedError: it is a refreshed view, or reads one; a selection of an expression without a name, on a view that computes
             columns; an aggregation over a window view that is none over its windows, one over a join view that is none over a
             column, one over such an aggregation; or a join of a window view or join view.
     """
+    if isinstance(query, RefreshedQuery):
+        message = "Spark answers a refreshed view as a whole: only other views have this."
+        raise query.clause.error(UnsupportedError, message, 0, len(query.text))
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
     inner = views.get(query.source.upper())
     if inner is None:
         return query
-    below = flatten(inner, views)
+    below = flatten(_not_refreshed(inner, query.source, query.source_clause), views)
     if isinstance(below, JoinQuery):
         if isinstance(query, SelectQuery):
             return replace(below, selected=(*below.selected, query))
@@ -92,18 +96,23 @@ def flatten(
     )
 
 
-def _flat_source(
-    source: JoinSource, views: Mapping[str, SelectQuery | WindowQuery | JoinQuery]
-) -> JoinSource:
+def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
     inner = views.get(source.source.upper())
     if inner is None:
         return source
-    below = flatten(inner, views)
+    below = flatten(_not_refreshed(inner, source.source, source.clause), views)
     if isinstance(below, SelectQuery):
         return replace(source, below=below)
     kind = "join" if isinstance(below, JoinQuery) else "window"
     message = f"{source.source} is a {kind} view; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+
+
+def _not_refreshed(inner: Query, name: str, clause: Clause) -> FlatQuery:
+    if isinstance(inner, RefreshedQuery):
+        message = f"{name} is a refreshed view, which only another one can read. Add /*+ REFRESH('1 minute') */ behind SELECT."
+        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    return inner
 
 
 class _Names:

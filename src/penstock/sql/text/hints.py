@@ -64,6 +64,7 @@ class Hints:
         backfill: whether the windows before the view's first batch are answered too.
         slack: the policy that MAX_ERROR names, or None.
         places: of each hint, by its name, in the script.
+        refresh_seconds: the least time between two answers of a refreshed view, or None.
     """
 
     max_error: ErrorBound | None = None
@@ -74,6 +75,7 @@ class Hints:
     backfill: bool = False
     slack: SlackChoice | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    refresh_seconds: float | None = None
 
     def __bool__(self) -> bool:
         return self.backfill or (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
@@ -112,7 +114,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             places[name] = start, end
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    max_error, deadline, loss, backfill = (found.get(name) for name in _READERS)
+    max_error, deadline, loss, backfill, refresh = (found.get(name) for name in _READERS)
     return Hints(
         max_error.bound if isinstance(max_error, MaxError) else None,
         deadline if isinstance(deadline, float) else None,
@@ -122,6 +124,7 @@ def parse_hints(script: str, token: Token) -> Hints:
         backfill is not None,
         max_error.slack if isinstance(max_error, MaxError) else None,
         places,
+        refresh if isinstance(refresh, float) else None,
     )
 
 
@@ -182,7 +185,7 @@ def _word(argument: str) -> str:
     return " ".join(string(argument).lower().split()) if argument[0] in "'\"" else ""
 
 
-def _deadline(arguments: list[str]) -> float:
+def _length(arguments: list[str]) -> float:
     given = ", ".join(arguments)
     is_string = len(arguments) == 1 and given[0] in "'\""
     length = microseconds_of(given) if is_string else None
@@ -241,7 +244,8 @@ def _real(text: str) -> float:
 
 _READERS: dict[str, Callable[[list[str]], MaxError | float | Loss | bool]] = {
     "MAX_ERROR": _max_error,
-    "DEADLINE": _deadline,
+    "DEADLINE": _length,
     "LOSS": _loss,
     "BACKFILL": _backfill,
+    "REFRESH": _length,
 }

@@ -173,11 +173,41 @@ def parse_expression(text: str) -> exp.Expression:
     return trees[0]
 
 
+def parse_whole_query(text: str) -> exp.Expression:
+    """What sqlglot makes of a query.
+
+    Raises:
+        ParseError: it is none.
+    """
+    tokens = _SPARK.tokenize(text)
+    kinds = token_kinds(tokens)
+    named = []
+    for position, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
+        if token.token_type is not kind:
+            token = _as_name(token)
+        elif kind is TokenType.WINDOW and is_call(tokens, position):
+            # no clause WINDOW, which sqlglot takes it for behind GROUP BY
+            token = _retyped(token, TokenType.VAR)
+        named.append(token)
+    has_paths = any(token.token_type is TokenType.COLON for token in tokens)
+    trees = (_SPARK_WITH_PATHS if has_paths else _SPARK).parser().parse(named, text)
+    if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
+        raise ParseError("No query was found.")
+    return trees[0]
+
+
 def _quoted(token: Token) -> Token:
     """A name as if in backquotes, so that it is no function without parentheses; other tokens as they are."""
-    if token.token_type is not TokenType.VAR:
-        return token
-    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end)
+    return _as_name(token) if token.token_type is TokenType.VAR else token
+
+
+def _as_name(token: Token) -> Token:
+    """A word as if in backquotes."""
+    return _retyped(token, TokenType.IDENTIFIER)
+
+
+def _retyped(token: Token, kind: TokenType) -> Token:
+    return Token(kind, token.text, token.line, token.col, token.start, token.end)
 
 
 def _make_room(tokens: Sequence[Token], offset: int, whole: str) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.python_values import python_values
+from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import shared_codes
 from penstock.spark.lanes.derived.published_rows import moments
 from penstock.spark.results.newest import newest_rows
@@ -154,7 +154,7 @@ def _compared(
     now: pa.Table, newest: pa.Table, own: list[str]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """For each group whether it differs from what was told of it; for each group that was told whether it is there no more."""
-    flat_now, flat_told = _flat(now.select([ROW])), _flat(newest.select([ROW]))
+    flat_now, flat_told = flattened(now.select([ROW])), flattened(newest.select([ROW]))
     groups, told_groups = shared_codes([flat_now, flat_told], flat_now.column_names)
     contents, told_contents = _contents(now.select(own), newest.select(own))
     op = marks_in(newest.column_names)[OP]
@@ -171,24 +171,6 @@ def _compared(
 
 def _contents(now: pa.Table, told: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """A number for each row of both, equal where all columns are."""
-    flat = [_flat(table) for table in (now, told)]
+    flat = [flattened(table) for table in (now, told)]
     codes = shared_codes(flat, flat[0].column_names)
     return codes[0], codes[1]
-
-
-def _flat(table: pa.Table) -> pa.Table:
-    """A table whose columns have codes: structs taken apart, what else has parts as its text; names are places."""
-    found = table
-    while any(pa.types.is_struct(field.type) for field in found.schema):
-        marked = found.rename_columns([f"{place}" for place in range(found.num_columns)])
-        for field in marked.schema:
-            if pa.types.is_struct(field.type):
-                marked = marked.append_column(f"{field.name}?", pc.is_null(marked.column(field.name)))
-        found = marked.flatten()
-    columns = [
-        pa.array([repr(value) for value in python_values(column)], pa.string())
-        if pa.types.is_nested(column.type)
-        else column
-        for column in found.columns
-    ]
-    return pa.table(columns, names=[f"{place}" for place in range(found.num_columns)])

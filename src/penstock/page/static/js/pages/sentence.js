@@ -31,7 +31,8 @@ function subject(totals, streams, lanes) {
   const windows = sum(streams, "windows");
   const joins = viewsOf(lanes, "join");
   const deadlines = viewsOf(lanes, "deadlines");
-  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"]];
+  const refreshed = viewsOf(lanes, "refreshed");
+  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"], [refreshed, "refreshed view", "refreshed views"]];
   const named = kinds.filter(([count]) => count).map(([count, one, many]) => counted(count, one, many));
   return list(named.length ? named : [counted(totals.views, "view")]);
 }

@@ -1,0 +1,6 @@
+-- the last bid of each bidder on each auction
+SELECT auction, bidder, price, channel, url, date_time, extra
+FROM (
+  SELECT *, row_number() OVER (PARTITION BY bidder, auction ORDER BY date_time DESC, price) AS place FROM bid
+) ranked
+WHERE place <= 1

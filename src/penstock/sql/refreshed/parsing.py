@@ -1,0 +1,141 @@
+"""Reading queries with the hint `REFRESH`: Spark answers them, so that only what they read is looked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.refreshed.query import RefreshedQuery
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints, parse_hints
+from penstock.sql.text.lexing import name_of, parse_whole_query, tokenize
+
+#: how queries begin
+_BEGINNINGS = (TokenType.SELECT, TokenType.WITH)
+_REFRESH = re.compile(r"\bREFRESH\b", re.IGNORECASE)
+#: the hint that a refused query may be given
+_HINT = " /*+ REFRESH('1 minute') */"
+REMEDY = f"Or add the hint{_HINT} behind SELECT: Spark then answers the whole query once a minute."
+
+
+def is_refreshed(tokens: Sequence[Token]) -> bool:
+    """Whether a query has the hint, in whichever of its SELECTs."""
+    return any(_is_refresh(token) for token in tokens)
+
+
+def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuery:
+    """Reads a query for which `is_refreshed` holds.
+
+    Raises:
+        SqlError: it is no query, the hint is wrong, or beside others.
+        UnsupportedError: it names a table of a database, or none.
+    """
+    start, end = tokens[0].start, tokens[-1].end + 1
+    clause = Clause(script[start:end], script, start)
+    hints = [parse_hints(script, token) for token in tokens if token.token_type is TokenType.HINT]
+    seconds = _only(script, hints)
+    try:
+        tree = parse_whole_query(clause.text)
+    except SqlglotError:
+        tree = None
+    if not isinstance(tree, exp.Query):
+        message = "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
+        raise clause.error(SqlError, message, 0, len(clause.text))
+    sources = tuple(_sources(tree, clause))
+    if not sources:
+        message = "A view needs a stream. Name one in FROM."
+        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    return RefreshedQuery(clause, seconds, sources, _names(tree, tokens))
+
+
+def refreshable(text: str, place: int) -> RefreshedQuery | None:
+    """The query of a statement as it would be with the hint; None where there is none, or it has hints.
+
+    Args:
+        text: statements, or a query alone.
+        place: a place in the statement.
+
+    Raises:
+        SqlError: it is no query.
+    """
+    tokens = tokenize(text)
+    ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
+    begin = max((end for end in ends if end < place), default=-1)
+    until = min((end for end in ends if end > place), default=len(text))
+    own = [token for token in tokens if begin < token.start < until]
+    first = next((number for number, token in enumerate(own) if token.token_type in _BEGINNINGS), None)
+    if first is None or any(token.token_type is TokenType.HINT for token in own):
+        return None
+    query = text[own[first].start : own[-1].end + 1]
+    select = next((token.end + 1 for token in own[first:] if token.token_type is TokenType.SELECT), None)
+    if select is None:
+        return None
+    hinted = query[: select - own[first].start] + _HINT + query[select - own[first].start :]
+    return parse_refreshed_query(hinted, tokenize(hinted))
+
+
+def _is_refresh(token: Token) -> bool:
+    return token.token_type is TokenType.HINT and _REFRESH.search(token.text) is not None
+
+
+def _only(script: str, hints: Sequence[Hints]) -> float:
+    """The interval of the only hint of ours.
+
+    Raises:
+        SqlError: there are others beside it.
+    """
+    first, *others = (each for each in hints if each.refresh_seconds is not None)
+    for each in others:
+        raise SqlError("REFRESH is given twice.", script, *each.places["REFRESH"])
+    for each in hints:
+        for name, place in each.places.items():
+            if name != "REFRESH":
+                message = f"A refreshed view is answered as a whole, so {name} means nothing there. Remove it, or REFRESH."
+                raise SqlError(message, script, *place)
+    assert first.refresh_seconds is not None, "it is the one that has it"
+    return first.refresh_seconds
+
+
+def _sources(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
+    """The tables that are no common table expressions, each once."""
+    seen: set[str] = set()
+    for scope in traverse_scope(tree):
+        for source in scope.sources.values():
+            if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+                continue
+            start, end = source.this.meta["start"], source.this.meta["end"] + 1
+            if source.db:
+                message = "Names of tables and views have one part, without dots."
+                raise clause.error(UnsupportedError, message, start, end)
+            if source.name.upper() not in seen:
+                seen.add(source.name.upper())
+                text = clause.text[start:end]
+                yield source.name, Clause(text, clause.script, clause.start + start)
+
+
+def _reads_all(tree: exp.Expression) -> bool:
+    """Whether columns are read that are not named: by a star, or by the names that two tables share."""
+    stars = (star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
+    natural = (join for join in tree.find_all(exp.Join) if join.args.get("method") == "NATURAL")
+    return next(stars, None) is not None or next(natural, None) is not None
+
+
+def names_read(text: str) -> frozenset[str] | None:
+    """Every name in a query, in upper case, among which are those of all columns that it reads; None: it may read all columns.
+
+    Args:
+        text: the text of a view, which has been parsed.
+    """
+    return _names(parse_whole_query(text), tokenize(text))
+
+
+def _names(tree: exp.Expression, tokens: Sequence[Token]) -> frozenset[str] | None:
+    if _reads_all(tree):
+        return None
+    return frozenset(name.upper() for token in tokens if (name := name_of(token)) is not None)
