@@ -28,6 +28,7 @@ ROOMS = {
         "rules",
         "selection",
         "windows",
+        "running",
         "joins",
         "deadlines",
         "ingest",

@@ -279,7 +279,10 @@ class ResultStage:
             begin, count = until[first], until[last] - until[first]
             said = SaidWindows(rows=count, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
-                said.note(answer)
+                if view.plan.is_running:
+                    said.revised_rows += answer.replaced.num_rows
+                else:
+                    said.note(answer)
             if kept is not None:
                 said.judged(count, count - int(kept.more[first:last].sum()))
             if count:
@@ -375,12 +378,11 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
         return pa.array(values).cast(kind).take(places)
 
     keys = rows.column_names[: len(view.plan.keys)]
-    start, end = view.window_type
-    moments = [
-        of_each([answer.start for answer in answers], start.type),
-        of_each([answer.end for answer in answers], end.type),
-    ]
-    columns = {"_w": pa.StructArray.from_arrays(moments, fields=[start, end])}
+    told: list[Sequence[Any]] = [[answer.start for answer in answers], [answer.end for answer in answers]]
+    if view.plan.is_running:
+        told = [[True] * len(answers)]
+    parts = [of_each(values, part.type) for values, part in zip(told, view.window_type, strict=True)]
+    columns = {"_w": pa.StructArray.from_arrays(parts, fields=list(view.window_type))}
     columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
     aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
     columns |= {name: rows.column(name) for name in aggregates}
@@ -400,7 +402,7 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
 def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
     """The results of a view that needs no Spark for them."""
     window = raw.column("_w").combine_chunks()
-    moments = {"_w.start": window.field(0), "_w.end": window.field(1)}
+    moments = {f"_w.{part.name}": window.field(number) for number, part in enumerate(view.window_type)}
     own = [
         moments[output.expression] if output.expression in moments else raw.column(output.expression)
         for output in view.outputs

@@ -63,6 +63,7 @@ class Hints:
         start, end: place of the hint comment in the script.
         backfill: whether the windows before the view's first batch are answered too.
         slack: the policy that MAX_ERROR names, or None.
+        state_ttl: how long a group stays in the state of a running view, in event time, microseconds; None: for good.
         places: of each hint, by its name, in the script.
     """
 
@@ -73,10 +74,12 @@ class Hints:
     end: int = 0
     backfill: bool = False
     slack: SlackChoice | None = None
+    state_ttl: int | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
-        return self.backfill or (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
+        named = (self.max_error, self.deadline_seconds, self.loss, self.state_ttl)
+        return self.backfill or any(each is not None for each in named)
 
 
 def parse_hints(script: str, token: Token) -> Hints:
@@ -112,7 +115,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             places[name] = start, end
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    max_error, deadline, loss, backfill = (found.get(name) for name in _READERS)
+    max_error, deadline, loss, backfill, ttl = (found.get(name) for name in _READERS)
     return Hints(
         max_error.bound if isinstance(max_error, MaxError) else None,
         deadline if isinstance(deadline, float) else None,
@@ -121,6 +124,7 @@ def parse_hints(script: str, token: Token) -> Hints:
         token.end + 1,
         backfill is not None,
         max_error.slack if isinstance(max_error, MaxError) else None,
+        round(ttl * _SECOND) if isinstance(ttl, float) else None,
         places,
     )
 
@@ -182,7 +186,8 @@ def _word(argument: str) -> str:
     return " ".join(string(argument).lower().split()) if argument[0] in "'\"" else ""
 
 
-def _deadline(arguments: list[str]) -> float:
+def _length(arguments: list[str]) -> float:
+    """A length of time, seconds."""
     given = ", ".join(arguments)
     is_string = len(arguments) == 1 and given[0] in "'\""
     length = microseconds_of(given) if is_string else None
@@ -241,7 +246,8 @@ def _real(text: str) -> float:
 
 _READERS: dict[str, Callable[[list[str]], MaxError | float | Loss | bool]] = {
     "MAX_ERROR": _max_error,
-    "DEADLINE": _deadline,
+    "DEADLINE": _length,
     "LOSS": _loss,
     "BACKFILL": _backfill,
+    "STATE_TTL": _length,
 }
