@@ -538,7 +538,11 @@ def test_a_window_over_a_window_over_a_window_is_refused() -> None:
             "/*+ MAX_ERROR(0.1, 0.1) */",
             "Write the hint in window view fares",
         ),
-        ("SELECT origin, max(n) FROM fares GROUP BY origin", "fares", "is a window view; a running aggregation"),
+        (
+            "SELECT origin, max(n) FROM fares GROUP BY origin",
+            "fares",
+            "is a window view; a running aggregation",
+        ),
         ("SELECT max(n) FROM fares", "fares", "is a window view; a running aggregation"),
         ("SELECT sum(n) OVER () FROM fares", "sum(n) OVER ()", "window function"),
         ("SELECT n FROM fares WHERE n > (SELECT 3)", "SELECT", "subquery"),
