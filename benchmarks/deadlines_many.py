@@ -102,9 +102,6 @@ def main() -> int:
                 used = time.process_time() - used
                 time.sleep(SETTLE_SECONDS)
                 events = run.events()
-                import json
-
-                open("/dev/shm/orders/events.json", "w").write(json.dumps(events, default=str))
                 mistakes, compared = wrong(spark, folder / "in", run, given.views, hop)
         finally:
             run.stop()

@@ -105,7 +105,7 @@ def test_what_the_worker_leaves_is_what_spark_leaves(
     staged = {}
     for where in ("worker", "spark"):
         if where == "spark":
-            monkeypatch.setattr(window_staging, "group_condition", lambda _: None)
+            monkeypatch.setattr(window_staging, "is_plain", lambda _: False)
         stage = ResultStage(None, tmp_path / where, 0, lambda _: {"v": given})
         for answer in answers(len(having)):
             stage.add(3, answer)

@@ -29,6 +29,7 @@ ROOMS = {
         "selection",
         "functions",
         "windows",
+        "running",
         "joins",
         "deadlines",
         "ingest",

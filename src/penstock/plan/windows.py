@@ -38,6 +38,10 @@ class Windows:
         return range(last - (last - moment - 1) // self.slide * self.slide, last + 1, self.slide)
 
 
+#: in the place of windows: one that holds every tuple, whatever its event time
+ALL_TIME = Windows(1 << 62, 1 << 62)
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One aggregate of a window view.
@@ -76,12 +80,12 @@ class ErrorBound:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """A window view over the columns of a batch.
+    """A window view over the columns of a batch, or a running view: an aggregation without a window.
 
     Attributes:
         name: the view's name.
-        time: the event time column, timestamp in microseconds.
-        windows: which windows.
+        time: the event time column, timestamp in microseconds; "" of a running view.
+        windows: which windows; `ALL_TIME` of a running view.
         keys: (column, type) of each grouping key but the window, in order.
         aggregates: what is computed a window and group.
         bound: the error its early answers may have.
@@ -97,6 +101,11 @@ class WindowPlan:
     bound: ErrorBound
     selection: int | None = None
     slack: SlackChoice | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a running view."""
+        return self.windows == ALL_TIME
 
     @property
     def slack_policy(self) -> SlackChoice:

@@ -39,8 +39,8 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.retaining import retain_table, retain_views
 from penstock.spark.refreshing import refreshed_view, with_remedy
+from penstock.spark.retaining import retain_table, retain_views
 from penstock.spark.rule_sets import (
     Declare,
     RuleChanges,

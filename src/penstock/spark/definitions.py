@@ -25,7 +25,7 @@ from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.window_schemas import ROW, own_schema
 from penstock.spark.sessions.zone import session_zone
 from penstock.spark.sources.source import Source
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
@@ -130,7 +130,7 @@ def define_window(
     source: Source,
     host: SparkExpressionHost,
 ) -> WindowDefinition:
-    """A window view's definition.
+    """The definition of a window view or a running view.
 
     Args:
         name: the view's name.
@@ -145,7 +145,8 @@ def define_window(
         InputError: the stream's event time is another column, or a reserved name is used.
     """
     _check_window(name, flat, bind_window(flat, name, arrow_schema(source.schema), host), source)
-    return WindowDefinition(name, _identity(name, text, below), text, below)
+    kind = RunningDefinition if flat.is_running else WindowDefinition
+    return kind(name, _identity(name, text, below), text, below)
 
 
 def define_deadline(
@@ -193,6 +194,9 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
             )
         _check_computable(call, aggregate, bound, arrow_schema(source.schema))
     _refuse_reserved(name, [output.name for output in bound.outputs])
+    if flat.is_running:
+        _check_state_ttl(flat, source)
+        return
     if source.event_time is None or bound.plan.time.lower() != source.event_time.lower():
         declared = f" ({source.event_time})" if source.event_time else ", but none is declared"
         raise flat.time_clause.error(
@@ -203,6 +207,13 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
             0,
             len(flat.time_clause.text),
         )
+
+
+def _check_state_ttl(flat: WindowQuery, source: Source) -> None:
+    if flat.hints.state_ttl is None or source.event_time is not None:
+        return
+    message = "STATE_TTL is by event time, but the stream declares none. Set the table option event_time 'column', or remove the hint."
+    raise SqlError(message, flat.source_clause.script, *flat.hints.places["STATE_TTL"])
 
 
 def define_join(

@@ -36,7 +36,7 @@ from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import is_of_view
+from penstock.spark.publication.kinds import is_of_view, running_of
 from penstock.spark.publication.retention import Needed, Retention
 from penstock.spark.recovery.causes import TAKEN_OVER
 from penstock.spark.recovery.supervisor import stop_all
@@ -679,6 +679,7 @@ class Execution:
         for stream, query in self.queries.items():
             yield from ((name, "selection", stream) for name in query.plans.views)
             yield from ((name, "window", stream) for name in query.plans.windows)
+            yield from ((name, "running", stream) for name in query.plans.running)
         for derived in self._derived.values():
             yield from ((name, "window", derived.name) for name in derived.definitions)
         for join in self._joins.joins:
@@ -690,9 +691,11 @@ class Execution:
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
-        views: dict[str, Mapping[str, Definition]] = {
-            name: query.plans.answered for name, query in self.queries.items()
-        }
+        views: dict[str, Mapping[str, Definition]] = {}
+        for name, query in self.queries.items():
+            views[name], running = query.plans.answered_by_kind
+            if query.plans.had_running:
+                views[running_of(name)] = running
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         lanes = [catalog_entry(each) for each in self._joins.joins]

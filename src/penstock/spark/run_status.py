@@ -112,7 +112,7 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "files_passed_over": query.files.passed_over,
         "unusable_times": totals.null_event_times + totals.future_event_times,
         "errors": dict(totals.view_errors),
-        "views": len(query.plans.views) + len(query.plans.windows),
+        "views": len(query.plans.views) + len(query.plans.windows) + len(query.plans.running),
         "selections": len(query.plans.views),
         "windows": {},
         "overflowed": {},

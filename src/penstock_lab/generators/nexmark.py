@@ -226,7 +226,8 @@ def _last_auction(numbers: Numbers) -> Numbers:
 def _any_person(numbers: Numbers, rng: np.random.Generator) -> Numbers:
     people = _last_person(numbers) + 1
     active = np.minimum(people, _ACTIVE_PEOPLE)
-    return people - active + (rng.random(len(numbers)) * (active + _LEAD)).astype(np.int64)
+    chosen: Numbers = (rng.random(len(numbers)) * (active + _LEAD)).astype(np.int64)
+    return people - active + chosen
 
 
 def _any_auction(numbers: Numbers, rng: np.random.Generator) -> Numbers:

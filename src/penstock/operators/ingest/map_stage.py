@@ -31,7 +31,7 @@ from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
-from penstock.operators.windows.event_times import EventTimes, event_times
+from penstock.operators.windows.event_times import EventTimes, event_times, untimed
 from penstock.operators.windows.pane_stage import PaneProgram, PaneStage
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.plan.arrangement import Arrangement
@@ -409,14 +409,18 @@ class MapStage:
     ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
+        name = self.program.event_time if self.panes is None else self.panes.program.time
         if self.panes is None:
-            name = self.program.event_time
             if name is None:
                 return None
             times = event_times(batch.column(name), self._time_limit, self._kept_ahead)
         else:
             began = time.perf_counter_ns()
-            times = event_times(batch.column(self.panes.program.time), self._time_limit, self._kept_ahead)
+            times = (
+                untimed(batch.num_rows)
+                if name is None
+                else event_times(batch.column(name), self._time_limit, self._kept_ahead)
+            )
             if satisfied is not None:
                 self.too_late = self.panes.add(batch, times, satisfied, steps)
             if steps is not None:
@@ -426,7 +430,7 @@ class MapStage:
             counts.pane_ns += time.perf_counter_ns() - began
         if self.tuples is not None and arrived is not None:
             counts.arrivals = merged_arrivals(counts.arrivals, _arrivals(times, arrived))
-        if self.panes is not None or self.tuples is not None:
+        if name is not None and (self.panes is not None or self.tuples is not None):
             if times.middle is not None:
                 counts.middles.append(times.middle)
             counts.ahead_event_times += times.ahead

@@ -78,6 +78,12 @@ class EventTimes:
         return count, int(np.partition(sample, len(sample) // 2)[len(sample) // 2])
 
 
+def untimed(rows: int) -> EventTimes:
+    """The event times of a batch that has none: nothing is counted of them."""
+    nowhere = np.zeros(rows, np.bool_)
+    return EventTimes(np.full(rows, _NULL), nowhere, rows, 0, 0, None, None, None, nowhere)
+
+
 def event_times(column: pa.Array, limit: int, kept_ahead: int = 0) -> EventTimes:
     """Reads an event time column.
 

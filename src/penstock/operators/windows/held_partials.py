@@ -76,7 +76,10 @@ class Held:
         own = times if rows is None else times[rows]
         if not len(own):
             return
-        panes = (own - plan.offset) // plan.pane * plan.pane + plan.offset
+        if plan.is_running:
+            panes = np.zeros(len(own), np.int64)
+        else:
+            panes = (own - plan.offset) // plan.pane * plan.pane + plan.offset
         columns = {PANE: pa.array(panes)}
         if self._has_steps:
             assert steps is not None, "all tuples of a task have steps, or none"

@@ -16,8 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
 
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.hashing import key_hashes
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.group_index import GroupIndex, Hashes
 from penstock.operators.windows.sampling import GroupSample, TuplesByArrival
 from penstock.plan.times import BEFORE_ALL
 
@@ -63,6 +68,19 @@ class _Table:
     arrivals: dict[int, int]
     nbytes: int
     pieces: int = 0
+    _indexes: dict[str, GroupIndex] = field(default_factory=dict)
+
+    def of_groups(self, hashes: Hashes, keys: Sequence[str]) -> Content:
+        """The rows whose keys have one of some hashes, which ascend."""
+
+        def chosen(name: str, table: pa.Table) -> pa.Table:
+            if name not in self._indexes:
+                self._indexes[name] = GroupIndex(table, keys)
+            return table.take(pa.array(self._indexes[name].find(hashes)))
+
+        content = self.content
+        values = {name: chosen(name, table) for name, table in content.values.items()}
+        return Content(chosen("", content.partials), values)
 
     @property
     def oldest(self) -> int:
@@ -112,6 +130,21 @@ class Pane:
     def nbytes(self) -> int:
         """Size in memory."""
         return sum(table.nbytes for table in self._tables)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, values aside."""
+        return sum(table.content.partials.num_rows for table in self._tables)
+
+    def of_groups(self, groups: pa.Table, keys: Sequence[str]) -> Content:
+        """The rows of some groups, and seldom some of others; there are rows.
+
+        Args:
+            groups: their keys.
+            keys: the grouping columns.
+        """
+        hashes = np.unique(key_hashes(groups, keys))
+        return together(table.of_groups(hashes, keys) for table in self._tables)
 
     def sampled(self, keys: Sequence[str]) -> GroupSample:
         """The rows of some of the groups."""

@@ -22,6 +22,7 @@ from penstock.operators.windows.held_partials import Held, HeldBySets
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import Envelope
 from penstock.plan.times import BEFORE_ALL
+from penstock.plan.windows import ALL_TIME
 
 #: rows of an envelope
 _ENVELOPE_ROWS = 1 << 18
@@ -54,7 +55,7 @@ class PanePlan:
         arguments: the columns of `parts`.
         raising: boolean columns that are true where an expression of the operator raised.
         parts: what is kept of each pane and group.
-        pane: length of a pane, microseconds.
+        pane: length of a pane, microseconds; that of `ALL_TIME` of running views: their one pane holds every tuple.
         offset: start of one of them.
     """
 
@@ -67,20 +68,25 @@ class PanePlan:
     pane: int
     offset: int
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its views are running views."""
+        return self.pane == ALL_TIME.pane
+
 
 @dataclass(frozen=True)
 class PaneProgram:
     """The window operators of one plan version of a stream.
 
     Attributes:
-        time: the event time column, a timestamp in microseconds.
+        time: the event time column, a timestamp in microseconds; None: the stream has none, and all operators are running views'.
         operators: what is computed.
         selections: number of distinct conditions.
         shards: number of shards.
-        span: the first and the last event time of the tuples that are wanted, microseconds; None: all.
+        span: the first and the last event time of the tuples that are wanted in windows, microseconds; None: all.
     """
 
-    time: str
+    time: str | None
     operators: tuple[PanePlan, ...]
     selections: int
     shards: int
@@ -89,7 +95,7 @@ class PaneProgram:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of a batch that are needed, each once."""
-        every = [self.time]
+        every = [] if self.time is None else [self.time]
         for plan in self.operators:
             every += [*(each.column for each in (*plan.keys, *plan.arguments)), *plan.raising]
         return tuple(dict.fromkeys(every))
@@ -109,7 +115,8 @@ class PaneProgram:
             )
             for plan in self.operators
         )
-        return replace(self, time=names.get(self.time, self.time), operators=tuple(operators))
+        time = None if self.time is None else names.get(self.time, self.time)
+        return replace(self, time=time, operators=tuple(operators))
 
     @property
     def wants_every_tuple(self) -> bool:
@@ -171,7 +178,7 @@ class PaneStage:
             first, member = member, member + max(1, len(held.plan.selections))
             for rows in held.select(satisfied):
                 kept = self._kept(held, rows, batch, times, self.raised[first:member])
-                if in_time is not None and too_late is not None:
+                if in_time is not None and too_late is not None and not held.plan.is_running:
                     too_late[_those(kept, ~in_time)] = True
                     kept = _those(kept, in_time)
                 held.add(batch, times.values, kept, steps)
@@ -185,12 +192,14 @@ class PaneStage:
         times: EventTimes,
         raised: npt.NDArray[np.int64],
     ) -> Rows | None:
-        """Those of some rows of which no expression raised, with usable event times in the program's span."""
+        """Those of some rows of which no expression raised; in windows, with usable event times in the program's span."""
         for name in held.plan.raising:
             own = batch.column(name).to_numpy(zero_copy_only=False)
             if own.any():
                 raised += held.count(rows, own)
                 rows = _those(rows, ~own)
+        if held.plan.is_running:
+            return rows
         if times.usable is not None:
             rows = _those(rows, times.usable)
         if self.program.span is not None:

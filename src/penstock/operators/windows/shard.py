@@ -51,15 +51,42 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningPlan:
+    """Running views answered by one operator.
+
+    Attributes:
+        id: names its state; never used again for other views.
+        views: those that share keys and condition, were declared together and are not dropped.
+        parts: what envelopes hold of each group, that of dropped views included.
+        arguments: (name, type) of the columns of the parts.
+        time: the argument whose largest value is when a group was touched last; None: groups stay for good.
+        ttl: how far behind the newest event time a group leaves the state, microseconds.
+    """
+
+    id: int
+    views: tuple[WindowPlan, ...]
+    parts: Parts
+    arguments: tuple[tuple[str, pa.DataType], ...]
+    time: str | None = None
+    ttl: int | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The grouping columns."""
+        return [name for name, _ in self.views[0].keys]
+
+
+@dataclass(frozen=True, slots=True)
 class WindowProgram:
-    """The window views of one plan version.
+    """The window views and running views of one plan version.
 
     Attributes:
         version: the plan version.
-        operators: in any order.
+        operators: those of window views, in any order.
         gamma: see `WindowOperator`, microseconds.
         least_horizon: see `WindowOperator`, microseconds.
         most_delay: see `WindowOperator`, microseconds.
+        running: the operators of running views.
     """
 
     version: int
@@ -67,6 +94,17 @@ class WindowProgram:
     gamma: int
     least_horizon: int
     most_delay: int = AFTER_ALL
+    running: tuple[RunningPlan, ...] = ()
+
+    @property
+    def every(self) -> tuple[OperatorPlan | RunningPlan, ...]:
+        """All operators."""
+        return (*self.operators, *self.running)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Those of all operators."""
+        return frozenset(plan.id for plan in self.every)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,11 +199,14 @@ class Backfill:
         found = []
         for beginning, operators in begun.items():
             open_ones = tuple(each for each in operators if not self._is_settled(each, beginning.batch))
-            plans = [plan for plan in program.operators if plan.id in open_ones] if program else []
+            plans = [plan for plan in program.every if plan.id in open_ones] if program else []
             if plans:
                 views = tuple(view.name for plan in plans for view in plan.views)
                 first = min(
-                    floors[plan.id] - max(view.windows.size for view in plan.views) + 1 for plan in plans
+                    floors[plan.id]
+                    - max(0 if view.is_running else view.windows.size for view in plan.views)
+                    + 1
+                    for plan in plans
                 )
                 ids = tuple(plan.id for plan in plans)
                 found.append(_Missing(last.plan, ids, views, beginning, first))

@@ -27,7 +27,7 @@ from penstock.spark.results.window_schemas import (
     marks_in,
     whole_operators,
 )
-from penstock.spark.storage.bindings import FROM_THE_START, Beginning, WindowDefinition
+from penstock.spark.storage.bindings import FROM_THE_START, Beginning, RunningDefinition, WindowDefinition
 from penstock.spark.storage.columns import batches_of, schema_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
@@ -91,6 +91,8 @@ class Beginnings:
         offset = read_offset(self._layout.spark(self._stream), batch - 1)
         if window_query(definition).hints.backfill:
             return Beginning(batch, furthest, BEFORE_ALL, offset)
+        if isinstance(definition, RunningDefinition):
+            return Beginning(batch, furthest, None, offset)
         over = BEFORE_ALL if newest is None else min(newest, self._left_off(definition, before))
         return Beginning(batch, furthest, over, offset)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.monitor.figures import counted
+from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.windows import Aggregate
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
@@ -15,15 +16,26 @@ _SHOWN = 50
 def explain_windows(windows: CompiledWindows) -> list[str]:
     """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
     plans = windows.panes.operators if windows.panes is not None else ()
+    operators = {each.id: each for each in windows.shards.every}
     lines = []
-    for plan, operator in zip(plans, windows.shards.operators, strict=True):
+    for plan in plans:
+        operator = operators[plan.id]
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
+        if isinstance(operator, RunningPlan):
+            kept = "its state grows with its groups"
+            if operator.ttl is not None:
+                kept = f"a group leaves the state after {operator.ttl / 1e6:g} s of event time without tuples"
+            lines.append(f"  running group {plan.id}{keys}: {kept}")
+            lines += [
+                f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views
+            ]
+            continue
         conditions = len(plan.selections)
         shared = f", each tuple aggregated once for {conditions} conditions" if conditions > 1 else ""
         lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}{shared}")
         lines += [f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views]
     if len(lines) > _SHOWN:
-        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window views in total"]
+        lines[_SHOWN:] = [f"  ... {len(windows.bound)} window and running views in total"]
     lines += [f"  computed by Spark: {each.name} = {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
 
@@ -43,6 +55,8 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
+    if view.plan.is_running:
+        return f"running results; {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told

@@ -31,6 +31,7 @@ from penstock.spark.storage.bindings import (
     Beginning,
     Believed,
     PlanLog,
+    RunningDefinition,
     ViewDefinition,
     WindowDefinition,
     WindowRegister,
@@ -128,7 +129,13 @@ class StreamPlans:
     def windows(self) -> dict[str, WindowDefinition]:
         """The window views that the next binding will answer."""
         with self._lock:
-            return self._register.answered
+            return self._register.answered_windows
+
+    @property
+    def running(self) -> dict[str, RunningDefinition]:
+        """The running views that the next binding will answer."""
+        with self._lock:
+            return self._register.answered_running
 
     @property
     def answered(self) -> SharedMap[ViewDefinition | WindowDefinition]:
@@ -137,6 +144,16 @@ class StreamPlans:
             views: SharedMap[Any] = self._views.copy()
             views.update(self._register.answered)
             return views
+
+    @property
+    def answered_by_kind(
+        self,
+    ) -> tuple[SharedMap[ViewDefinition | WindowDefinition], SharedMap[ViewDefinition | WindowDefinition]]:
+        """Likewise, those but the running views, and these."""
+        with self._lock:
+            views: SharedMap[Any] = self._views.copy()
+            views.update(self._register.answered_windows)
+            return views, SharedMap.of(self._register.answered_running)
 
     def definitions(self, version: int) -> Mapping[str, ViewDefinition]:
         """The selection views of a stored plan version."""
@@ -187,7 +204,13 @@ class StreamPlans:
     def had_windows(self) -> bool:
         """Whether the next binding will answer window views, or any before has."""
         with self._lock:
-            return self._register.next_operator > 0
+            return self._register.next_operator > self._register.running_operators
+
+    @property
+    def had_running(self) -> bool:
+        """Whether the next binding will answer running views, or any before has."""
+        with self._lock:
+            return self._register.running_operators > 0
 
     @property
     def demands(self) -> tuple[NumberedDemand, ...]:

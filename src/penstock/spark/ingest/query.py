@@ -20,6 +20,7 @@ from penstock.spark.ingest.time_limit import TimeLimit
 from penstock.spark.ingest.totals import Totals
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.shards import fixed_shards
+from penstock.spark.publication.kinds import running_of
 from penstock.spark.publication.retention import FOREVER, Retention
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.retries import Retries
@@ -228,6 +229,9 @@ class IngestQuery:
         for operator in windows.shards.operators:
             bound = [windows.bound[view.name] for view in operator.views]
             store_views(self._layout, self.stream, operator.id, bound, windows.registered)
+        for running in windows.shards.running:
+            bound = [windows.bound[view.name] for view in running.views]
+            store_views(self._layout, running_of(self.stream), running.id, bound, windows.registered)
         self.log.store_program(windows.shards, is_read=plan.program.tuples is not None)
 
     def _is_done(self) -> bool:
@@ -259,6 +263,7 @@ class IngestQuery:
         definitions: list[ViewDefinition | WindowDefinition] = [
             *self.plans.views.values(),
             *self.plans.windows.values(),
+            *self.plans.running.values(),
         ]
         cause = with_source(self.source.named(cause), self.source_state())
         return with_views(cause, definitions, self._functions)

@@ -1,4 +1,4 @@
-"""Window views of one stream: which of them share an operator, and what the map stage computes for each."""
+"""Window views and running views of one stream: which of them share an operator, and what the map stage computes for each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
-from penstock.operators.windows.shard import OperatorPlan, WindowProgram
+from penstock.operators.windows.shard import OperatorPlan, RunningPlan, WindowProgram
 from penstock.plan.expressions import Derived, ExpressionHost
-from penstock.plan.windows import Aggregate, WindowPlan
+from penstock.plan.windows import ALL_TIME, Aggregate, WindowPlan
 from penstock.settings import Settings
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
 from penstock.sql.script.queries import parse_query
@@ -27,7 +27,7 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledWindows:
-    """The window views of one plan version.
+    """The window views and running views of one plan version.
 
     Attributes:
         bound: the views that have results, by name.
@@ -71,7 +71,7 @@ def sharing(
 
     They have the event time, the keys, the offset of the panes and the expressions that may raise in common. Views of one
     condition share where one's panes are made of the other's; views of several conditions where their panes and aggregates
-    are the same.
+    are the same. Running views share where their conditions and what their groups stay for are the same too.
 
     Args:
         definitions: views declared together.
@@ -82,20 +82,23 @@ def sharing(
     groups: list[_Group] = []
     of_conditions: dict[object, list[_Group]] = {}
     for definition in definitions:
-        bound = binder.bind(window_query(definition), definition.name)
+        query = window_query(definition)
+        bound = binder.bind(query, definition.name)
         windows = bound.plan.windows
-        own = (bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound))
+        ttl = query.hints.state_ttl
+        own = (bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound), ttl)
+        is_whole = bound.condition is None or query.is_running
         known = of_conditions.setdefault((own, bound.condition), [])
         aggregates = set(bound.plan.aggregates)
         for group in known:
             finer = gcd(group.pane, windows.pane)
-            if finer == min(group.pane, windows.pane):
+            if finer == min(group.pane, windows.pane) and query.is_running == (group.pane == ALL_TIME.pane):
                 group.pane = finer
                 group.aggregates |= aggregates
                 group.definitions.append(definition)
                 break
         else:
-            known.append(_Group(own, bound.condition is None, windows.pane, aggregates, [definition]))
+            known.append(_Group(own, is_whole, windows.pane, aggregates, [definition]))
             groups.append(known[-1])
     operators: dict[object, list[WindowDefinition]] = {}
     for number, group in enumerate(groups):
@@ -110,7 +113,7 @@ class _Group:
 
     Attributes:
         key: what all views of an operator have in common.
-        is_whole: whether they have none.
+        is_whole: whether they have none, or are running views: they share with no views of other conditions.
         pane: length of their panes, microseconds.
         aggregates: what they compute.
         definitions: the views.
@@ -153,15 +156,19 @@ def compile_windows(
     """
     binder = WindowBinder(schema, host)
     operators: dict[int, list[tuple[RegisteredWindow, BoundWindow]]] = {}
+    ttls: dict[int, int | None] = {}
     for each in register.windows:
-        bound = binder.bind(window_query(each.definition), each.definition.name)
-        bound = replace(bound, plan=replace(bound.plan, slack=bound.plan.slack or register.slack))
+        query = window_query(each.definition)
+        ttls[each.operator] = query.hints.state_ttl
+        bound = binder.bind(query, each.definition.name)
+        if not query.is_running:
+            bound = replace(bound, plan=replace(bound.plan, slack=bound.plan.slack or register.slack))
         operators.setdefault(each.operator, []).append((each, bound))
     every = [bound for members in operators.values() for _, bound in members]
     derived = {each.name: each for bound in every for each in bound.derived}
     types = {column.name: column.type for column in schema} | {n: each.type for n, each in derived.items()}
     conditions: dict[str, int] = {}
-    panes, plans = [], []
+    panes, plans, running = [], [], []
     names: list[tuple[str, ...]] = []
     for id_, members in operators.items():
         needed = {bound.condition for each, bound in members if each.is_answered}
@@ -171,14 +178,20 @@ def compile_windows(
             for each in own
             if each is not None
         )
-        plan, views = _operator(id_, [bound for _, bound in members], selections, types)
+        touched = event_time if ttls[id_] is not None else None
+        plan, views = _operator(id_, [bound for _, bound in members], selections, types, touched)
         panes.append(plan)
         answered_by = {
             name: [bound.plan.name for each, bound in members if each.is_answered and bound.condition == name]
             for name in own
         }
         names += map(tuple, answered_by.values())
-        answered = (view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
+        answered = tuple(view for view, (each, _) in zip(views, members, strict=True) if each.is_answered)
+        if plan.is_running:
+            kept = tuple((argument.name, argument.type) for argument in plan.arguments)
+            time = next((argument.name for argument in plan.arguments if argument.column == touched), None)
+            running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_]))
+            continue
         begun = members[0][0].beginning
         floors = tuple(
             (each.definition.name, each.beginning.floor)
@@ -187,7 +200,7 @@ def compile_windows(
         )
         plans.append(
             OperatorPlan(
-                id_, tuple(answered), plan.parts, plan.pane, None if begun is None else begun.newest, floors
+                id_, answered, plan.parts, plan.pane, None if begun is None else begun.newest, floors
             )
         )
     span, horizon = settings.correction_span_seconds, settings.least_horizon_seconds
@@ -202,6 +215,7 @@ def compile_windows(
             int(span * _SECOND),
             int(horizon * _SECOND),
             int(settings.max_delay_seconds * _SECOND),
+            tuple(running),
         ),
         conditions=tuple(conditions),
         derived=tuple(derived.values()),
@@ -232,14 +246,19 @@ def _operator(
     bound: Sequence[BoundWindow],
     selections: tuple[int | None, ...],
     types: Mapping[str, pa.DataType],
+    touched: str | None,
 ) -> tuple[PanePlan, list[WindowPlan]]:
-    """What the map stage computes for an operator, and its views over that."""
+    """What the map stage computes for an operator, and its views over that; `touched`: the column whose largest value is kept too."""
     first = bound[0].plan
     arguments: dict[str, str] = {}
+    kept: list[Aggregate] = []
     for each in bound:
         for aggregate in each.plan.aggregates:
             if aggregate.argument is not None:
                 arguments.setdefault(aggregate.argument, f"_x{len(arguments)}")
+    if touched is not None:
+        name = arguments.setdefault(touched, f"_x{len(arguments)}")
+        kept.append(Aggregate("max", name, types[touched]))
     places = {each: place for place, each in enumerate(dict.fromkeys(each.condition for each in bound))}
     views = [
         replace(
@@ -262,15 +281,18 @@ def _operator(
         ),
         arguments=tuple(PaneColumn(column, name, types[column]) for column, name in arguments.items()),
         raising=raising(bound[0]),
-        parts=Parts.of(aggregate for view in views for aggregate in view.aggregates),
+        parts=Parts.of([*(aggregate for view in views for aggregate in view.aggregates), *kept]),
         pane=pane,
         offset=first.windows.start % pane,
     )
     return plan, views
 
 
-def _time(bound: Sequence[BoundWindow], derived: Mapping[str, Derived], event_time: str | None) -> str:
-    """The one event time of all views."""
+def _time(every: Sequence[BoundWindow], derived: Mapping[str, Derived], event_time: str | None) -> str | None:
+    """The one event time of all views with windows; of running views alone that of the stream."""
+    bound = [each for each in every if not each.plan.is_running]
+    if not bound:
+        return event_time
     time = bound[0].plan.time
     for each in bound:
         if each.plan.time != time:

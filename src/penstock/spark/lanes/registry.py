@@ -17,8 +17,9 @@ from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.refreshed.lane import RefreshedLane
 from penstock.spark.lanes.refreshed.views import RefreshedViews
+from penstock.spark.lanes.running.lane import RunningLane
 from penstock.spark.lanes.windows.lane import WindowLane
-from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.kinds import results_of, running_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,14 @@ def _windows(needs: Needs) -> Iterator[LanePlan]:
             )
 
 
+def _running(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a stream from its first running view on; it stays when the last one is dropped."""
+    for stream, query in needs.queries.items():
+        if query.plans.had_running:
+            name = results_of(running_of(stream))
+            yield LanePlan(name, (stream,), lambda context, keepers: RunningLane(context, keepers[0]))
+
+
 def _joins(needs: Needs) -> Iterator[LanePlan]:
     """A lane a join view, once all of its streams run."""
     for joined in needs.joins.joins:
@@ -98,6 +107,7 @@ def _deadlines(needs: Needs) -> Iterator[LanePlan]:
 #: a kind of lane says which of its lanes are needed; those that read what others publish come last
 KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
     _windows,
+    _running,
     _joins,
     _deadlines,
     _refreshed,

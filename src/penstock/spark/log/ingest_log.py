@@ -146,7 +146,7 @@ class IngestLog:
             is_read: whether others read the log too.
         """
         with self._lock:
-            if self._log is None and (program.operators or is_read):
+            if self._log is None and (program.ids or is_read):
                 self._log = StreamLog(self._layout.log(self._stream))
             if self._log is not None:
                 store_program(self._layout, self._stream, program)
@@ -229,7 +229,7 @@ class IngestLog:
         with self._lock:
             log, last = self._log, self._newest()
             program = None if log is None else self.program(plan)
-            if log is None or program is None or not program.operators:
+            if log is None or program is None or not program.ids:
                 return
             if last is None:
                 newest = _newest_before(program)

@@ -19,7 +19,11 @@ _PROGRAMS = Codec(WindowProgram)
 
 def store_program(layout: Layout, stream: str, program: WindowProgram) -> None:
     """Stores the window views of a plan version, before any batch is bound to it."""
-    PROGRAM.put(layout.programs(stream)[program.version], {"program": _PROGRAMS.document(program)})
+    document = _PROGRAMS.document(program)
+    if not program.running:
+        # code of before knows of none
+        del document["running"]
+    PROGRAM.put(layout.programs(stream)[program.version], {"program": document})
 
 
 def prune_programs(layout: Layout, stream: str, first: int, before: int) -> None:
@@ -44,7 +48,7 @@ def operators_of(layout: Layout, stream: str, version: int) -> frozenset[int]:
     if program is None:
         later = (each for each in layout.programs(stream).numbers() if each > version)
         program = stored_program(layout, stream, next(later, version))
-    return frozenset(each.id for each in program.operators) if program is not None else frozenset()
+    return program.ids if program is not None else frozenset()
 
 
 def refuse_lost_program(layout: Layout, stream: str, version: int) -> None:

@@ -15,6 +15,11 @@ def results_of(stream: str) -> str:
     return f"{stream}.results"
 
 
+def running_of(stream: str) -> str:
+    """The name that the running views of a stream have their results under, and their lane its state."""
+    return f"{stream}.running.0"
+
+
 def rows_of(stream: str, view: str) -> str:
     """The name of the stream that the rows of a view are: of a window view on a stream, or of a join view that a lane answers."""
     return f"{stream}.{view}"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InputError
 from penstock.operators.selection.selector import Selector, compile_selections
-from penstock.spark.results.window_schemas import BEFORE, DELETE, OP
+from penstock.spark.results.window_schemas import BEFORE, DELETE, OP, has_plain_outputs
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.windows.bind import BoundWindow
 
@@ -85,6 +85,11 @@ class GroupCondition:
         columns = [groups.column(name) for name in self._columns]
         found = self._selector.match(columns, groups.num_rows)
         return np.diff(found.offsets).astype(np.bool_)
+
+
+def is_plain(view: BoundWindow) -> bool:
+    """Whether the worker makes its results: its outputs are columns of the groups, and HAVING compares these with constants."""
+    return has_plain_outputs(view) and (view.having is None or group_condition(view) is not None)
 
 
 def group_condition(view: BoundWindow) -> GroupCondition | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.spark.results.window_schemas import FINAL, REVISION, ROW, marks_in
+from penstock.spark.results.window_schemas import FINAL, REVISION, ROW, marks_in, newest_by
 
 #: where rows of several operators are: which one a row is of
 OPERATOR = "__penstock_operator"
@@ -12,8 +12,8 @@ _NUMBER = "__penstock_number"
 
 
 def newest_rows(table: pa.Table) -> pa.Table:
-    """The newest revision of each row in order, those withdrawn among them: a final one goes before others, and one
-    of a later operator before that of an earlier one.
+    """The newest revision of each row in order, those withdrawn among them: a final one goes before others but in a
+    running view, and one of a later operator before that of an earlier one.
 
     Args:
         table: columns of a view's own, MARKS and ROW, and OPERATOR where rows of several are.
@@ -23,7 +23,8 @@ def newest_rows(table: pa.Table) -> pa.Table:
     keys = [f"_key{number}" for number in range(flat.num_columns)]
     places = pa.array(range(table.num_rows), pa.int64())
     numbered = flat.rename_columns(keys)
-    order = [name for name in (marks[FINAL], OPERATOR, marks[REVISION]) if name in table.column_names]
+    order = newest_by((marks[FINAL], OPERATOR, marks[REVISION]), flat.column_names)
+    order = [name for name in order if name in table.column_names]
     for name in order:
         numbered = numbered.append_column(name, table.column(name))
     ordered = numbered.append_column(_NUMBER, places).sort_by([(name, "ascending") for name in order])

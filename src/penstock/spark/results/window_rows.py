@@ -35,6 +35,7 @@ from penstock.spark.results.window_schemas import (
     UPSERT,
     ReadableView,
     mark_names,
+    newest_by,
     require_readable,
     result_parts,
     result_schema,
@@ -137,7 +138,10 @@ def window_results(
         for operator, until in result_parts(layout, stream, readable)
     ]
     marks = readable.marks
-    order = [F.col(each).desc() for each in (marks[FINAL], _OPERATOR, marks[REVISION])]
+    order = [
+        F.col(each).desc()
+        for each in newest_by((marks[FINAL], _OPERATOR, marks[REVISION]), readable.row.names)
+    ]
     newest = Window.partitionBy(ROW).orderBy(*order)
     rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
     kept = rows.where((F.col(_PASSES) == 1) & (F.col(marks[OP]) == UPSERT))
@@ -179,8 +183,7 @@ def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFram
         raw = _kept(spark, view, view.having, raw)
     own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
     row = F.struct(
-        F.col("_w.start").alias("start"),
-        F.col("_w.end").alias("end"),
+        *(F.col(f"_w.{part.name}").alias(part.name) for part in view.window_type),
         *(F.col(f"_k{number}").alias(f"k{number}") for number in range(len(view.plan.keys))),
     )
     marks = mark_names([output.name for output in view.outputs])

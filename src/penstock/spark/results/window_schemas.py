@@ -23,6 +23,7 @@ from penstock.spark.publication.manifests import PublishedBatches, read_publishe
 from penstock.spark.storage.formats import RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.sql.windows.query import WHOLE
 
 if TYPE_CHECKING:
     from penstock.spark.storage.bindings import RegisteredWindow
@@ -41,7 +42,7 @@ MARKS = pa.schema(
 )
 #: how columns of a published file are called, by what they are: behind a view's own, one of which may be called so itself
 MarkNames = Mapping[str, str]
-#: the last column, a struct of the window's `start` and `end` and the keys `k0`, `k1` ...: which row this is
+#: the last column, a struct of the window's `start` and `end`, of a running view WHOLE, and the keys `k0`, `k1` ...: which row this is
 ROW = "_row"
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
 FIRST_REVISION = 1_000_000
@@ -57,7 +58,7 @@ _PLAIN = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 
 @dataclass(frozen=True, slots=True)
 class ReadableView:
-    """A window view as readers of the output know it.
+    """A window view or running view as readers of the output know it.
 
     Attributes:
         operator: the newest operator that answers it.
@@ -215,6 +216,9 @@ def _readable(
 
 def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
     """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
+    if is_running_row(readable.row.names):
+        # one that is declared again begins anew
+        return [(readable.operator, None)]
     several = len(readable.operators) > 1
     whole = whole_operators(read_published(layout, results_of(stream))) if several else set()
     found: list[tuple[int, int | None]] = []
@@ -232,6 +236,24 @@ def whole_operators(results: PublishedBatches) -> set[int]:
     """The operators that have been given the tuples of the batches before their first one, by the published results."""
     newest = {each for figures in results.batches for each in figures["whole"]}
     return newest.union(results.totals.get("whole", ()))
+
+
+def is_running_row(names: Sequence[str]) -> bool:
+    """Whether ROW, by the names of its parts, is that of a running view."""
+    return names[0] == WHOLE
+
+
+def newest_by(order: Sequence[str], row: Sequence[str]) -> list[str]:
+    """What says which revision of a row counts, the largest one.
+
+    Args:
+        order: the columns of FINAL, of the operator and of REVISION.
+        row: the names of the parts of ROW.
+
+    Returns:
+        All of them; of a running view not FINAL: its rows may change again.
+    """
+    return [*(order[1:] if is_running_row(row) else order)]
 
 
 def own_schema(view: BoundWindow) -> pa.Schema:

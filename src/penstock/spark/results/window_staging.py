@@ -23,7 +23,7 @@ from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
-from penstock.spark.results.having import group_condition
+from penstock.spark.results.having import group_condition, is_plain
 from penstock.spark.results.window_schemas import (
     BEFORE,
     COVERAGE,
@@ -34,7 +34,6 @@ from penstock.spark.results.window_schemas import (
     REVISION,
     SLACK,
     UPSERT,
-    has_plain_outputs,
     result_schema,
     row_type,
 )
@@ -264,9 +263,9 @@ class ResultStage:
         answers = list(chain.from_iterable(self._answers[place] for place in places))
         rows = pa.concat_tables([answer.rows for answer in answers]).combine_chunks()
         table = raw_rows(view, answers, rows)
-        condition = None if view.having is None else group_condition(view)
-        raw = not has_plain_outputs(view) or (view.having is not None and condition is None)
-        kept = None if raw or condition is None else condition.kept(table)
+        raw = not is_plain(view)
+        condition = None if raw or view.having is None else group_condition(view)
+        kept = None if condition is None else condition.kept(table)
         if not raw:
             table = plain_results(view, table if kept is None else kept.rows)
         row_bytes = table.nbytes / max(1, len(table))
@@ -279,7 +278,10 @@ class ResultStage:
             begin, count = until[first], until[last] - until[first]
             said = SaidWindows(rows=count, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
-                said.note(answer)
+                if view.plan.is_running:
+                    said.revised_rows += answer.replaced.num_rows
+                else:
+                    said.note(answer)
             if kept is not None:
                 said.judged(count, count - int(kept.more[first:last].sum()))
             if count:
@@ -375,12 +377,11 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
         return pa.array(values).cast(kind).take(places)
 
     keys = rows.column_names[: len(view.plan.keys)]
-    start, end = view.window_type
-    moments = [
-        of_each([answer.start for answer in answers], start.type),
-        of_each([answer.end for answer in answers], end.type),
-    ]
-    columns = {"_w": pa.StructArray.from_arrays(moments, fields=[start, end])}
+    told: list[Sequence[Any]] = [[answer.start for answer in answers], [answer.end for answer in answers]]
+    if view.plan.is_running:
+        told = [[True] * len(answers)]
+    parts = [of_each(values, part.type) for values, part in zip(told, view.window_type, strict=True)]
+    columns = {"_w": pa.StructArray.from_arrays(parts, fields=list(view.window_type))}
     columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
     aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
     columns |= {name: rows.column(name) for name in aggregates}
@@ -400,7 +401,7 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
 def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
     """The results of a view that needs no Spark for them."""
     window = raw.column("_w").combine_chunks()
-    moments = {"_w.start": window.field(0), "_w.end": window.field(1)}
+    moments = {f"_w.{part.name}": window.field(number) for number, part in enumerate(view.window_type)}
     own = [
         moments[output.expression] if output.expression in moments else raw.column(output.expression)
         for output in view.outputs

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
 from penstock.redaction import masked_known
-from penstock.spark.results.texts import has_form, json_lines
+from penstock.spark.results.texts import has_form
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.digests import Digests

@@ -78,6 +78,11 @@ class WindowDefinition:
     beneath: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RunningDefinition(WindowDefinition):
+    """A running view as registered: an aggregation without a window."""
+
+
 def members(definition: ViewDefinition | WindowDefinition) -> dict[str, Any]:
     """The attributes of a definition by name."""
     return {each.name: getattr(definition, each.name) for each in fields(definition)}
@@ -126,19 +131,31 @@ class WindowRegister:
     """The window views of a plan version.
 
     Attributes:
-        windows: in order of registration.
+        windows: in order of registration, running views among them.
         next_operator: the id of the next new operator; ids are never used again.
         slack: the slack policy of views whose hint names none.
+        running_operators: how many operators were those of running views.
     """
 
     windows: tuple[RegisteredWindow, ...] = ()
     next_operator: int = 0
     slack: SlackChoice = field(default_factory=SlackChoice)
+    running_operators: int = 0
 
     @property
     def answered(self) -> dict[str, WindowDefinition]:
         """The views that have results, by name."""
         return {each.definition.name: each.definition for each in self.windows if each.is_answered}
+
+    @property
+    def answered_windows(self) -> dict[str, WindowDefinition]:
+        """Those with windows."""
+        return {name: view for name, view in self.answered.items() if not isinstance(view, RunningDefinition)}
+
+    @property
+    def answered_running(self) -> dict[str, RunningDefinition]:
+        """Those without."""
+        return {name: view for name, view in self.answered.items() if isinstance(view, RunningDefinition)}
 
     def changed(self, groups: Sequence[Sequence[WindowDefinition]], drop: Collection[str]) -> WindowRegister:
         """With some views dropped and others added.
@@ -155,7 +172,13 @@ class WindowRegister:
         windows = [each for each in kept if each.operator in alive]
         for number, group in enumerate(groups, self.next_operator):
             windows += [RegisteredWindow(definition, number) for definition in group]
-        return replace(self, windows=tuple(windows), next_operator=self.next_operator + len(groups))
+        running = sum(isinstance(group[0], RunningDefinition) for group in groups)
+        return replace(
+            self,
+            windows=tuple(windows),
+            next_operator=self.next_operator + len(groups),
+            running_operators=self.running_operators + running,
+        )
 
     def begun(self, where: Callable[[WindowDefinition], Beginning]) -> WindowRegister:
         """With the views that have not begun yet beginning now."""
@@ -167,6 +190,8 @@ class WindowRegister:
 
 
 _NO_WINDOWS = WindowRegister()
+#: of a registered view in a document: it has no windows
+_RUNNING = "is_running"
 
 
 class PlanLog:
@@ -213,8 +238,9 @@ class PlanLog:
         document = {
             "version": version,
             **self._bases.members(version, self._encoded(views)),
-            "windows": [asdict(window) for window in register.windows],
+            "windows": list(map(_window_document, register.windows)),
             "next_operator": register.next_operator,
+            **({"running_operators": register.running_operators} if register.running_operators else {}),
             "slack": asdict(register.slack),
             "demands": DEMANDS.document(demands),
         }
@@ -264,7 +290,8 @@ class PlanLog:
         document = self._read(version)
         windows = tuple(_registered(window) for window in document.get("windows", ()))
         slack = SlackChoice(**document.get("slack", {}))
-        return WindowRegister(windows, document.get("next_operator", 0), slack)
+        running = document.get("running_operators", 0)
+        return WindowRegister(windows, document.get("next_operator", 0), slack, running)
 
     def load_demands(self, version: int) -> DemandRegister:
         """The demands of tuples of a stored plan version.
@@ -367,11 +394,17 @@ def _text(view: ViewDefinition) -> Encoded:
     return encoded({name: value for name, value in members(view).items() if name != "number"})
 
 
+def _window_document(window: RegisteredWindow) -> dict[str, Any]:
+    running = {_RUNNING: True} if isinstance(window.definition, RunningDefinition) else {}
+    return {**asdict(window), **running}
+
+
 def _registered(document: dict[str, Any]) -> RegisteredWindow:
+    kind = RunningDefinition if document.get(_RUNNING) else WindowDefinition
     definition = document["definition"]
     beneath = tuple((name, text) for name, text in definition["beneath"])
     return RegisteredWindow(
-        WindowDefinition(**{**definition, "beneath": beneath}),
+        kind(**{**definition, "beneath": beneath}),
         document["operator"],
         document["is_answered"],
         Beginning(**document["beginning"]),

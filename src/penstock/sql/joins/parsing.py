@@ -94,8 +94,12 @@ def parse_join_query(script: str, tokens: Sequence[Token]) -> JoinQuery:
 class _JoinSplitter(Splitter):
     def join(self) -> JoinQuery:
         hints, items = self._head()
+        if self.distinct is not None:
+            place = self.distinct
+            message = f"DISTINCT is not supported yet. {self.allowed}"
+            raise place.error(UnsupportedError, message, 0, len(place.text))
         if hints:
-            message = "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window(...); a join view has no windows."
+            message = "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; a join view has none."
             raise SqlError(message, self.script, hints.start, hints.end)
         sources = [self._named()]
         while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:

@@ -45,7 +45,9 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
     except SqlglotError:
         tree = None
     if not isinstance(tree, exp.Query):
-        message = "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
+        message = (
+            "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
+        )
         raise clause.error(SqlError, message, 0, len(clause.text))
     sources = tuple(_sources(tree, clause))
     if not sources:

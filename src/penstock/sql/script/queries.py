@@ -12,7 +12,7 @@ from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
 from penstock.sql.text.lexing import tokenize
-from penstock.sql.text.parts import split_query
+from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_selection
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
@@ -59,13 +59,26 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     if parts.where is not None:
         end = parts.where.start + len(parts.where.text)
         _refuse_in_where(script, [each for each in tokens if parts.where.start <= each.start < end], users)
-    if parts.group_by is None:
+    if parts.group_by is None and not _is_aggregation(parts):
         _refuse_aggregates(script, tokens, users, _NEEDED)
         return parse_selection(parts)
     # of LOSS without DEADLINE that is said
     if parts.hints.deadline_seconds is None and parts.hints.loss is None:
         _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
     return parse_window_query(parts, users)
+
+
+def _is_aggregation(parts: Parts) -> bool:
+    """Whether a query without GROUP BY aggregates all tuples, or tells apart those that differ."""
+    if parts.having is not None or parts.distinct is not None:
+        return True
+    found = False
+    for item in parts.items:
+        tokens = tokenize(item.expression.text, item.expression.start, item.expression.script)
+        if any(each.token_type in (TokenType.OVER, TokenType.SELECT) for each in tokens):
+            return False
+        found |= any(is_aggregate(tokens, position) for position in range(len(tokens)))
+    return found
 
 
 def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[str], needed: str) -> None:

@@ -84,7 +84,7 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
         return replace(rewritten, projection=names.projected(rewritten.projection, below.projection))
     return replace(
         rewritten,
-        time=names.in_text(rewritten.time, rewritten.time_clause),
+        time=rewritten.time and names.in_text(rewritten.time, rewritten.time_clause),
         keys=tuple(
             replace(key, expression=names.in_text(key.expression, key.clause)) for key in rewritten.keys
         ),

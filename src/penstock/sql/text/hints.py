@@ -63,6 +63,7 @@ class Hints:
         start, end: place of the hint comment in the script.
         backfill: whether the windows before the view's first batch are answered too.
         slack: the policy that MAX_ERROR names, or None.
+        state_ttl: how long a group stays in the state of a running view, in event time, microseconds; None: for good.
         places: of each hint, by its name, in the script.
         refresh_seconds: the least time between two answers of a refreshed view, or None.
     """
@@ -74,11 +75,13 @@ class Hints:
     end: int = 0
     backfill: bool = False
     slack: SlackChoice | None = None
+    state_ttl: int | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
     refresh_seconds: float | None = None
 
     def __bool__(self) -> bool:
-        return self.backfill or (self.max_error, self.deadline_seconds, self.loss) != (None, None, None)
+        named = (self.max_error, self.deadline_seconds, self.loss, self.state_ttl)
+        return self.backfill or any(each is not None for each in named)
 
 
 def parse_hints(script: str, token: Token) -> Hints:
@@ -114,7 +117,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             places[name] = start, end
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    max_error, deadline, loss, backfill, refresh = (found.get(name) for name in _READERS)
+    max_error, deadline, loss, backfill, refresh, ttl = (found.get(name) for name in _READERS)
     return Hints(
         max_error.bound if isinstance(max_error, MaxError) else None,
         deadline if isinstance(deadline, float) else None,
@@ -123,6 +126,7 @@ def parse_hints(script: str, token: Token) -> Hints:
         token.end + 1,
         backfill is not None,
         max_error.slack if isinstance(max_error, MaxError) else None,
+        round(ttl * _SECOND) if isinstance(ttl, float) else None,
         places,
         refresh if isinstance(refresh, float) else None,
     )
@@ -186,6 +190,7 @@ def _word(argument: str) -> str:
 
 
 def _length(arguments: list[str]) -> float:
+    """A length of time, seconds."""
     given = ", ".join(arguments)
     is_string = len(arguments) == 1 and given[0] in "'\""
     length = microseconds_of(given) if is_string else None
@@ -248,4 +253,5 @@ _READERS: dict[str, Callable[[list[str]], MaxError | float | Loss | bool]] = {
     "LOSS": _loss,
     "BACKFILL": _backfill,
     "REFRESH": _length,
+    "STATE_TTL": _length,
 }

@@ -20,6 +20,10 @@ ALLOWED_WINDOW = (
     "Allowed in a window view: SELECT keys, window, aggregates FROM one table or view WHERE condition "
     "GROUP BY keys, window(time, 'size'[, 'slide'[, 'start']]) HAVING condition."
 )
+ALLOWED_RUNNING = (
+    "Allowed in a running view: SELECT keys, aggregates FROM one table or view WHERE condition GROUP BY keys HAVING "
+    "condition; or SELECT DISTINCT expressions."
+)
 ALLOWED_OVER_WINDOWS = (
     "Allowed over a window view: SELECT scalar expressions FROM the view WHERE condition; or aggregates, with "
     "GROUP BY a window over the window of the view."
@@ -99,6 +103,7 @@ class Parts:
         group_by: the grouping expressions, None without GROUP BY.
         group_by_keyword: where `GROUP BY` was written.
         having: the condition on groups, if any.
+        distinct: where `DISTINCT` was written, if it was.
     """
 
     source: str
@@ -109,6 +114,7 @@ class Parts:
     group_by: tuple[Clause, ...] | None
     group_by_keyword: Clause | None
     having: Clause | None
+    distinct: Clause | None = None
 
 
 def split_query(script: str, tokens: Sequence[Token]) -> Parts:
@@ -153,6 +159,7 @@ class Splitter:
         self.position = 0
         self.qualifier = ""
         self.allowed = allowed
+        self.distinct: Clause | None = None
 
     def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
         """The hints and the token ranges of the SELECT list; moves past FROM."""
@@ -166,8 +173,9 @@ class Splitter:
             hints = parse_hints(self.script, self.tokens[self.position])
             self.position += 1
         if self._kind() is TokenType.DISTINCT:
-            raise self._unsupported("DISTINCT")
-        if self._kind() is TokenType.ALL:
+            self.distinct = self._clause(self.position, self.position + 1)
+            self.position += 1
+        elif self._kind() is TokenType.ALL:
             self.position += 1
         items = self._items()
         if self._kind() is not TokenType.FROM:
@@ -188,10 +196,6 @@ class Splitter:
         if (grouping := ranges.get(TokenType.GROUP_BY)) is not None:
             keyword = self._clause(grouping[0] - 1, grouping[0])
             group_by = tuple(self._clause(*entry) for entry in self._group_by(*grouping))
-        elif having is not None:
-            self.position = having[0] - 1
-            self.allowed = ALLOWED_WINDOW
-            raise self._unsupported("HAVING without GROUP BY window(...)", "")
         return Parts(
             source,
             source_clause,
@@ -201,6 +205,7 @@ class Splitter:
             group_by,
             keyword,
             None if having is None else self._clause(*having),
+            self.distinct,
         )
 
     def _kind(self) -> TokenType | None:

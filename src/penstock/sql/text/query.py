@@ -94,7 +94,7 @@ def parse_selection(parts: Parts) -> SelectQuery:
     """
     if parts.hints:
         raise SqlError(
-            "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window(...); this view has no windows.",
+            "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; this view has none.",
             parts.source_clause.script,
             parts.hints.start,
             parts.hints.end,

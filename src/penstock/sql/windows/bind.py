@@ -54,7 +54,7 @@ class BoundWindow:
         plan: the view; its columns are the stream's or those of `derived`.
         derived: the columns Spark has to compute for it, each distinct expression once.
         condition: the condition of the selection beneath, None if every tuple is selected.
-        window_type: the type of `_w`.
+        window_type: the type of `_w`; of a running view a struct of WHOLE.
         outputs: the columns of the results.
         having: the condition on groups, as `BoundOutput.expression`; None if all are kept.
     """
@@ -110,7 +110,7 @@ class WindowBinder:
             SqlError: anything else that Spark refuses. In all cases with the place underlined.
         """
         self._refuse_shadowed(query)
-        time = self._time(query)
+        time = None if query.is_running else self._time(query)
         keys = self._keys(query)
         arguments = self._arguments(query)
         results = self._results(query, arguments, users)
@@ -120,15 +120,18 @@ class WindowBinder:
         outputs = _outputs(query, written, groups)
         window = groups.field(0).type
         self._check_over_groups(query, window, keys, results)
-        moment = window.field(0).type
-        if time.type != moment:
-            time = replace(time, type=moment, cast="TIMESTAMP" if moment.tz is not None else "TIMESTAMP_NTZ")
-        used = [time, *keys, *(argument for own in arguments for argument in own)]
+        used = [*keys, *(argument for own in arguments for argument in own)]
+        if time is not None:
+            moment = window.field(0).type
+            if time.type != moment:
+                cast = "TIMESTAMP" if moment.tz is not None else "TIMESTAMP_NTZ"
+                time = replace(time, type=moment, cast=cast)
+            used.insert(0, time)
         names, derived = self._computed(used)
         called = list(zip(query.aggregates, arguments, results, strict=True))
         plan = WindowPlan(
             name,
-            names[time],
+            "" if time is None else names[time],
             query.windows,
             tuple((names[key], key.type) for key in keys),
             tuple(

@@ -55,12 +55,12 @@ class GroupExpressions:
     """Rewrites expressions of the SELECT list and HAVING; collects the aggregates in them.
 
     Args:
-        window: the window that groups.
+        window: the window that groups; None of a running view.
         keys: the keys that group.
         users: names of the user's aggregates, in upper case.
     """
 
-    def __init__(self, window: WindowCall, keys: Sequence[Key], users: Collection[str] = ()) -> None:
+    def __init__(self, window: WindowCall | None, keys: Sequence[Key], users: Collection[str] = ()) -> None:
         self._window = window
         self._users = users
         self._keys = sorted(
@@ -99,8 +99,9 @@ class GroupExpressions:
                 continue
             if is_window(tokens, position):
                 window, position = read_window(clause, tokens, position)
-                if window.identity != self._window.identity:
-                    message = f"This window differs from the window of GROUP BY. {ALLOWED_WINDOW}"
+                if self._window is None or window.identity != self._window.identity:
+                    differs = "is not in" if self._window is None else "differs from the window of"
+                    message = f"This window {differs} GROUP BY. {ALLOWED_WINDOW}"
                     raise window.clause.error(UnsupportedError, message, 0, len(window.clause.text))
                 replaced.append((start, tokens[position - 1].end + 1, WINDOW_NAME))
                 continue
@@ -110,7 +111,9 @@ class GroupExpressions:
                 replaced.append((start, tokens[position - 1].end + 1, name))
                 continue
             if column is not None:
-                is_window_name = column.name.upper() == "WINDOW" and not column.is_qualified
+                is_window_name = (
+                    self._window is not None and column.name.upper() == "WINDOW" and not column.is_qualified
+                )
                 found = alias or (WINDOW_NAME if is_window_name else None)
                 if found is not None:
                     replaced.append((start, column.end, found))

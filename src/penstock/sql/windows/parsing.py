@@ -1,4 +1,4 @@
-"""From the clauses of a query with GROUP BY to a window view."""
+"""From the clauses of a query with GROUP BY, aggregates or DISTINCT to a window view or a running view."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UnsupportedError
+from penstock.plan.windows import ALL_TIME
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, spelling, tokenize
-from penstock.sql.text.parts import ALLOWED_WINDOW, Item, Parts
+from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_WINDOW, Item, Parts
 from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
 from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
-#: what a window is usually called
-_WINDOW_NAMES = ("w", "win", "window")
+#: hints that are about windows
+_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS")
 
 
 def parse_window_query(parts: Parts, users: Collection[str] = ()) -> WindowQuery:
-    """Reads a query with GROUP BY.
+    """Reads a query with GROUP BY, aggregates or DISTINCT.
 
     Args:
         parts: the clauses of the query.
         users: names of the user's aggregates that it may call, in upper case.
 
     Raises:
-        UnsupportedError: no window in GROUP BY, or what no window view may have.
+        UnsupportedError: what no window view may have.
         SqlError: what is no query of Spark, such as a column that is neither grouped nor aggregated, or hints that do not go together.
     """
     return _WindowParser(parts, users).parse()
@@ -44,17 +45,24 @@ class _Grouping:
 
 class _WindowParser:
     def __init__(self, parts: Parts, users: Collection[str]) -> None:
-        assert parts.group_by is not None
         self.parts = parts
         self.users = users
-        self.entries = parts.group_by
+        self.entries = parts.group_by or ()
+        if parts.distinct is not None:
+            self.entries = tuple(item.expression for item in parts.items)
+            self._refuse_aggregated(parts.distinct)
 
     def parse(self) -> WindowQuery:
         parts = self.parts
         self._check_hints()
-        groupings = [self._grouping(entry) for entry in self.entries]
+        if parts.distinct is None:
+            groupings = [self._grouping(entry) for entry in self.entries]
+        else:
+            groupings = [_Grouping(entry, entry) for entry in self.entries]
         window = self._window(groupings)
+        place = parts.group_by_keyword or parts.distinct or parts.having or parts.items[0].clause
         keys = self._keys(groupings)
+        self._check_kind(is_running=window is None, has_keys=bool(keys))
         rewriter = GroupExpressions(window, keys, self.users)
         aliases: dict[str, str] = {}
         named: dict[str, str] = {}
@@ -77,10 +85,10 @@ class _WindowParser:
         return WindowQuery(
             source=parts.source,
             source_clause=parts.source_clause,
-            time=window.time.text.strip(),
-            time_clause=window.time,
-            windows=window.windows,
-            window_clause=window.clause,
+            time="" if window is None else window.time.text.strip(),
+            time_clause=place if window is None else window.time,
+            windows=ALL_TIME if window is None else window.windows,
+            window_clause=place if window is None else window.clause,
             group_by=self.entries,
             keys=keys,
             aggregates=rewriter.aggregates,
@@ -102,10 +110,33 @@ class _WindowParser:
             )
             raise SqlError(message, script, *hints.places["BACKFILL"])
 
+    def _check_kind(self, *, is_running: bool, has_keys: bool) -> None:
+        """Refuses hints that are about windows in a running view, and those about its state in a window view."""
+        for name, place in self.parts.hints.places.items():
+            if is_running and name in _OF_WINDOWS:
+                message = f"{name} needs a window in GROUP BY; this view has none. {ALLOWED_WINDOW}"
+            elif not is_running and name == "STATE_TTL":
+                message = f"STATE_TTL is for a view without a window; windows leave the state as they become final. {ALLOWED_RUNNING}"
+            elif name == "STATE_TTL" and not has_keys:
+                message = (
+                    f"STATE_TTL is for groups; this view has one row. Remove the hint. {ALLOWED_RUNNING}"
+                )
+            else:
+                continue
+            raise SqlError(message, self.parts.source_clause.script, *place)
+
+    def _refuse_aggregated(self, distinct: Clause) -> None:
+        """Refuses DISTINCT of groups."""
+        tokens = [token for item in self.parts.items for token in _tokens(item.expression)]
+        called = any(is_aggregate(tokens, position, self.users) for position in range(len(tokens)))
+        if called or self.parts.group_by is not None or self.parts.having is not None:
+            message = f"SELECT DISTINCT of aggregates or groups is not supported yet. {ALLOWED_RUNNING}"
+            raise distinct.error(UnsupportedError, message, 0, len(distinct.text))
+
     def _check_item(self, item: Item) -> None:
         text = item.expression.text.strip()
         if text == "*":
-            message = f"`*` is not supported in a window view. Name the columns. {ALLOWED_WINDOW}"
+            message = f"`*` is not supported in an aggregation. Name the columns. {ALLOWED_WINDOW}"
             raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
         if (item.alias or "").upper() == "WINDOW" and not _is_window_alone(item.expression):
             message = "The name window is reserved for the window itself; choose another name."
@@ -137,8 +168,8 @@ class _WindowParser:
             raise entry.error(SqlError, message, 0, len(entry.text))
         return items[int(number) - 1]
 
-    def _window(self, groupings: list[_Grouping]) -> WindowCall:
-        """The one window of GROUP BY; takes it away from the groupings."""
+    def _window(self, groupings: list[_Grouping]) -> WindowCall | None:
+        """The one window of GROUP BY, None where it has none; takes it away from the groupings."""
         found: dict[tuple[object, ...], WindowCall] = {}
         for grouping in list(groupings):
             clause = grouping.expression
@@ -160,14 +191,7 @@ class _WindowParser:
                 groupings.remove(grouping)
                 position = end
         if not found:
-            for entry in (each.entry for each in groupings if each.expression is each.entry):
-                if entry.text.strip().lower() in _WINDOW_NAMES:
-                    message = f"Column {entry.text.strip()} does not exist; write `window(at, '1 minute') AS w` in SELECT."
-                    raise entry.error(UnknownNameError, message, 0, len(entry.text))
-            assert self.parts.group_by_keyword is not None
-            keyword = self.parts.group_by_keyword
-            message = f"GROUP BY needs a window, because a stream never ends. {ALLOWED_WINDOW}"
-            raise keyword.error(UnsupportedError, message, 0, len(keyword.text))
+            return None
         first, *others = found.values()
         for other in others:
             message = f"GROUP BY allows one window only. {ALLOWED_WINDOW}"

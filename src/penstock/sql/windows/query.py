@@ -1,13 +1,13 @@
 """Window views: `SELECT keys, aggregates FROM one_stream WHERE ... GROUP BY window(...), keys HAVING ...`.
 
-A selection over a window view is one too, with its condition among those on groups.
+A selection over a window view is one too, with its condition among those on groups. A running view is one without a window.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.plan.windows import Windows
+from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.query import Output, SelectQuery
@@ -15,6 +15,8 @@ from penstock.sql.windows.aggregate_calls import AggregateCall
 
 #: the window's name in the expressions over groups; a struct of `start` and `end`
 WINDOW_NAME = "_w"
+#: in the place of `start` and `end`, of a running view: the only field of that struct, always true
+WHOLE = "all"
 
 
 def key_name(number: int) -> str:
@@ -83,16 +85,17 @@ class BeneathJoin:
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """A window view on one table or view.
+    """A window view on one table or view, or a running view.
 
     Attributes:
         source: name after FROM.
         source_clause: where that name was written.
-        time: Spark SQL text of the event time.
+        time: Spark SQL text of the event time; "" of a running view.
         time_clause: where it was written.
-        windows: which windows; a negative or large start time is brought into [0, slide).
-        window_clause: the call of `window` in GROUP BY, or in the SELECT list if GROUP BY names that.
-        group_by: the grouping expressions as they were written, the window's too.
+        windows: which windows; a negative or large start time is brought into [0, slide). `ALL_TIME` of a running view.
+        window_clause: the call of `window` in GROUP BY, or in the SELECT list if GROUP BY names that; of a running view where
+            it says that it aggregates.
+        group_by: the grouping expressions as they were written, the window's too; of SELECT DISTINCT its items.
         keys: the grouping keys but the window, in order, each once.
         aggregates: each distinct one once, in order of appearance; the n-th is `_an`.
         outputs: the SELECT list.
@@ -123,6 +126,11 @@ class WindowQuery:
     selected: tuple[WindowQuery, SelectQuery] | None = None
     over: Beneath | BeneathJoin | None = None
     hints: Hints = field(default_factory=Hints)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is an aggregation without a window."""
+        return self.windows == ALL_TIME
 
     @property
     def items(self) -> tuple[Clause, ...]:

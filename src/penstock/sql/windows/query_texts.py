@@ -8,7 +8,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.text.query import Output
-from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
+from penstock.sql.windows.query import WHOLE, WINDOW_NAME, WindowQuery, aggregate_name
 
 
 class QueryTexts:
@@ -45,11 +45,16 @@ class QueryTexts:
         self._list((each.expression, each.clause) for each in (*query.outputs, *query.having))
         windows = query.windows
         window = f"window({query.time}, {windows.size}, {windows.slide}, {windows.start})"
+        if query.is_running:
+            window = f"named_struct('{WHOLE}', TRUE)"
         columns = [f"{window} AS {WINDOW_NAME}"]
         columns += [f"({key.expression}) AS {key.name}" for key in query.keys]
         columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
-        groups = ", ".join([window, *(f"({key.expression})" for key in query.keys)])
-        self._add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}\nGROUP BY {groups})")
+        groups = ", ".join(
+            [*([] if query.is_running else [window]), *(f"({key.expression})" for key in query.keys)]
+        )
+        grouped = f"\nGROUP BY {groups}" if groups else ""
+        self._add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}{grouped})")
         return self._finished()
 
     def _write(self, query: WindowQuery, alone: Sequence[Clause] | None = None) -> None:
@@ -58,7 +63,7 @@ class QueryTexts:
         self._add("SELECT " if items else "SELECT *")
         self._list((clause.text, clause) for clause in items)
         if query.selected is None:
-            self._add(f"\nFROM {self._source()}\nGROUP BY ")
+            self._add(f"\nFROM {self._source()}" + ("\nGROUP BY " if query.group_by else ""))
             self._list((clause.text, clause) for clause in query.group_by)
             conditions = [condition.clause for condition in query.having]
             before = "\nHAVING "

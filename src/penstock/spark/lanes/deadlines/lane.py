@@ -38,7 +38,7 @@ from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.results.bound_views import stored_views
-from penstock.spark.results.window_schemas import is_plain
+from penstock.spark.results.having import is_plain
 from penstock.spark.sessions.slots import order_slots, task_slots
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.spark.storage.failpoints import failpoint

@@ -10,11 +10,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from penstock.errors import DamagedError
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.ingest.backfill import never_whole
 from penstock.spark.ingest.log_keeper import LogKeeper
@@ -22,8 +21,9 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows.corrections import Corrections
+from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
+from penstock.spark.lanes.windows.making import made
 from penstock.spark.lanes.windows.programs import WindowPrograms
-from penstock.spark.lanes.windows.shard_state import StateFile
 from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
 from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of
 from penstock.spark.log.entries import Entry
@@ -32,14 +32,11 @@ from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
 from penstock.spark.publication.kinds import results_of
-from penstock.spark.publication.staged import BatchFiles, Staged
+from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results.bound_views import stored_views
-from penstock.spark.results.window_rows import make_results
-from penstock.spark.results.window_staging import SaidWindows, StagedResults, ViewCounts
-from penstock.spark.storage.formats import WINDOW_STATE
+from penstock.spark.results.window_staging import StagedResults, ViewCounts
 from penstock.spark.storage.layout import PARTIALS_FILES
-from penstock.spark.storage.store_paths import name_below
 
 #: a cut whose shards took no longer is light: others may share its job
 _LIGHT_SECONDS = 0.1
@@ -47,26 +44,6 @@ _LIGHT_SECONDS = 0.1
 _KEPT_OPERATORS = 256
 #: of a cut's orders: the cuts whose final windows it corrects
 _CORRECTS = "corrects"
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The state of all shards after a cut.
-
-    Attributes:
-        plan: the plan version that they followed last; None before the first cut.
-        shards: the files of each, the oldest first.
-        progress: how far the views are answered whose rows others read, as `Progress`.
-    """
-
-    plan: int | None
-    shards: tuple[tuple[StateFile, ...], ...]
-    progress: Mapping[str, Any]
-
-    @property
-    def names(self) -> set[str]:
-        """The names of all files."""
-        return {file.name for own in self.shards for file in own}
 
 
 class WindowLane(CutLane):
@@ -86,7 +63,8 @@ class WindowLane(CutLane):
         self._stream = name
         self._log = self.readers[name]
         cores = context.spark.sparkContext.defaultParallelism
-        self._shards = fixed_shards(context.layout, name, cores, context.settings.shards)
+        shards = fixed_shards(context.layout, name, cores, context.settings.shards)
+        self._states = ListedStates(context.layout, name, shards)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
         self._corrections = Corrections(
             context, self.name, name, lambda: self.views, is_endless=not context.trigger.is_bounded
@@ -129,7 +107,7 @@ class WindowLane(CutLane):
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Takes in the cut's entries, and publishes corrections of final windows."""
         began = time.perf_counter()
-        state = self._state_before(cut)
+        state = self._states.before(cut.number)
         after, until = cut.before[self._stream].entry, cut.until[self._stream].entry
         entries = self._log.between(after, until) if until > after else []
         last = entries[-1] if entries else self._log.entry(until)
@@ -137,12 +115,12 @@ class WindowLane(CutLane):
         ran = time.perf_counter()
         staged = [each for report in reports for each in report.results]
         staged += self._stored(self._corrections.take(cut.orders[_CORRECTS]), store)
-        ready, counts = self._made(staged, store)
-        made = time.perf_counter()
+        ready, counts = made(self.context.spark, self.jobs, staged, self._views, store)
+        finished = time.perf_counter()
         progress = state.progress
         if reports:
             progress = progress_of(reports, self.context.rows.views(self.name), has_ended=last.ended)
-        now = _State(
+        now = ListedState(
             last.plan if reports else state.plan,
             tuple(tuple(report.state) for report in reports) or state.shards,
             progress,
@@ -170,7 +148,7 @@ class WindowLane(CutLane):
             "shard_seconds": round(max((report.seconds for report in reports), default=0.0), 4),
             "state_bytes": sum(report.state_bytes for report in reports),
             "run_seconds": round(ran - began, 4),
-            "make_seconds": round(made - ran, 4),
+            "make_seconds": round(finished - ran, 4),
         }
         program = self._programs.of(last.plan).program
         corrections = self._corrections.changes(cut.number, last, program, reports, cut.orders[_CORRECTS])
@@ -180,7 +158,7 @@ class WindowLane(CutLane):
             marks=self._final(last, reports) if reports else {},
             puts={
                 **corrections.puts,
-                self.context.layout.window_state(self._stream): _document(cut.number, now),
+                self._states.place: self._states.document(cut.number, now),
             },
             deletes=corrections.deletes,
             told=told,
@@ -188,7 +166,7 @@ class WindowLane(CutLane):
         )
 
     def _reports(
-        self, cut: Cut, entries: Sequence[Entry], state: _State, store: BatchFiles
+        self, cut: Cut, entries: Sequence[Entry], state: ListedState, store: BatchFiles
     ) -> list[ShardReport]:
         """What the shards have done with the entries of a cut."""
         versions = {entry.plan for entry in entries}
@@ -258,37 +236,8 @@ class WindowLane(CutLane):
 
     def _recover(self) -> Any:
         standing = super()._recover()
-        self._remove_unlisted()
+        self._states.remove_unlisted()
         return standing
-
-    def _remove_unlisted(self) -> None:
-        """Deletes state files that attempts before have left."""
-        layout = self.context.layout
-        listed = self._newest_state().names
-        folder = name_below(layout.checkpoint, layout.window_states(self._stream))
-        gone = [
-            each.name for each in layout.log_store.list(folder) if each.name.rpartition("/")[2] not in listed
-        ]
-        if gone:
-            # fails if another run has taken over, whose files these may be
-            layout.ledger.writer.commit()
-            layout.log_store.delete(gone)
-
-    def _newest_state(self) -> _State:
-        document = WINDOW_STATE.read(self.context.layout.window_state(self._stream))
-        if document is None:
-            return _State(None, ((),) * self._shards, {})
-        shards = tuple(tuple(StateFile(*file) for file in own) for own in document["shards"])
-        return _State(document["plan"], shards, document["progress"])
-
-    def _state_before(self, cut: Cut) -> _State:
-        """The state before a cut."""
-        place = self.context.layout.window_state(self._stream)
-        document = WINDOW_STATE.read(place)
-        if (-1 if document is None else document["cut"]) != cut.number - 1:
-            found = "is missing" if document is None else f"is that of cut {document['cut']}"
-            raise DamagedError(str(place), f"({WINDOW_STATE.kind}) {found}; cut {cut.number} is next")
-        return self._newest_state()
 
     def _stored(self, corrected: Sequence[StagedResults], store: BatchFiles) -> list[StagedResults]:
         """Corrections as the results of this cut: those that Spark need not make are stored."""
@@ -300,30 +249,6 @@ class WindowLane(CutLane):
                 (file,) = store.put(each.operator, each.shard, each.left)
                 found.append(replace(each, file=file))
         return found
-
-    def _made(
-        self, staged: Sequence[StagedResults], store: BatchFiles
-    ) -> tuple[list[Staged], dict[str, ViewCounts]]:
-        """The published files, and what they say by view."""
-        views = self._views
-        raw = [each for each in staged if each.raw]
-        if raw:
-            self.jobs.own()
-        made = make_results(
-            self.context.spark,
-            raw,
-            lambda each: views(each.operator)[each.view],
-            store,
-        )
-        said: dict[str, SaidWindows] = {}
-        for each in staged:
-            said.setdefault(each.view, SaidWindows()).add(each.said)
-        for result in (each for each in made if each.view):
-            # the groups before HAVING are no rows of the view
-            rows = sum(file.rows for file in result.files)
-            said[result.view].judged(rows, rows - result.more)
-        counts = {name: found.counts() for name, found in said.items()}
-        return [*(each for each in staged if not each.raw), *made], counts
 
     def _final(self, last: Entry, reports: Sequence[ShardReport]) -> dict[str, Any]:
         """What the lane says to the writer of the log: of which tuples all windows are final."""
@@ -340,13 +265,4 @@ class WindowLane(CutLane):
             for view, said in counts.items():
                 self._totals.update(asdict(said))
                 self._overflowed[view] += said.overflowed
-        layout = self.context.layout
-        folder = layout.window_states(self._stream)
-        layout.log_store.delete(name_below(layout.checkpoint, folder / name) for name in gone)
-
-
-def _document(cut: int, state: _State) -> dict[str, Any]:
-    shards = [[[file.name, file.size] for file in own] for own in state.shards]
-    return WINDOW_STATE.stamped(
-        {"cut": cut, "plan": state.plan, "shards": shards, "progress": state.progress}
-    )
+        self._states.remove(gone)

@@ -1,4 +1,4 @@
-"""The window views of plan versions, as a cut's tasks receive them: one broadcast a version."""
+"""The window and running views of plan versions, as a cut's tasks receive them: one broadcast a version."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyspark import Broadcast, SparkContext
 from penstock.errors import CheckpointError
 from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.log.programs import stored_program
+from penstock.spark.publication.kinds import running_of
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import REMEDY
@@ -25,7 +26,7 @@ _RECEIVED = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundProgram:
-    """The window views of a plan version.
+    """The window and running views of a plan version.
 
     Attributes:
         program: what the shards do.
@@ -118,4 +119,6 @@ class WindowPrograms:
                 f"{self._layout.programs(self._stream)}; {REMEDY}"
             )
         views = {plan.id: stored_views(self._layout, self._stream, plan.id) for plan in program.operators}
+        running = running_of(self._stream)
+        views |= {plan.id: stored_views(self._layout, running, plan.id) for plan in program.running}
         return BoundProgram(program, views)

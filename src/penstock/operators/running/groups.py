@@ -1,0 +1,185 @@
+"""The groups of running views in one shard: what tuples change of them, which leave, and what is stored.
+
+The partials of a group lie in the levels of one pane (`Pane`). What a cut brings is merged with the rows of the groups that it touches,
+which an index finds, so that its cost is that of these groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.operators.windows.aggregates import ROWS, extreme_of, lift_values
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.grouping import shared_codes
+from penstock.operators.windows.pane import Pane, PaneChange
+from penstock.operators.windows.rows import differences, lowered
+from penstock.operators.windows.shard import RunningPlan
+
+#: groups are looked through for those that leave this often in the time that they stay
+_SWEEPS = 8
+
+
+class RunningGroups:
+    """The groups of one operator.
+
+    Args:
+        plan: the operator.
+        pieces: what is stored of them, as `take_change` gave it; none: there are none.
+        swept: the event time of the newest sweep, microseconds; None before the first one.
+    """
+
+    def __init__(self, plan: RunningPlan, pieces: Sequence[Content] = (), swept: int | None = None) -> None:
+        self.plan = plan
+        self.swept = swept
+        self._pane = Pane.stored(pieces) if pieces else Pane()
+        self._is_changed = False
+
+    @property
+    def nbytes(self) -> int:
+        """Size in memory."""
+        return self._pane.nbytes
+
+    @property
+    def rows(self) -> int:
+        """Rows of the state: groups, those that lie in several levels more than once."""
+        return self._pane.rows
+
+    def take_in(self, tuples: Content | None, cut: int, newest: int | None, *, ended: bool) -> list[Answer]:
+        """Takes in what a cut brings, and says what that changes.
+
+        Args:
+            tuples: partials and values by keys, a group in any number of rows; None: nothing.
+            cut: its number, which is the revision of what changes.
+            newest: largest event time of the stream, microseconds, or None.
+            ended: whether the stream has ended: all rows are final.
+
+        Returns:
+            The rows that differ from what was said before; final ones whether they do or not.
+        """
+        plan, keys = self.plan, self.plan.keys
+        sweeps = self._sweeps(newest)
+        if not keys and not self._pane.rows:
+            nothing = _nothing(plan)
+            tuples = nothing if tuples is None else together([nothing, tuples])
+        new = None if tuples is None else tuples.merged(plan.parts, keys)
+        old = self._old(None if ended or sweeps or not keys else new)
+        held = [each for each in (old, new) if each is not None]
+        if not held:
+            return []
+        now = together(held).merged(plan.parts, keys)
+        before = None if old is None else old.merged(plan.parts, keys)
+        gone = self._gone(now, newest) if sweeps else np.zeros(now.partials.num_rows, np.bool_)
+        answers = []
+        for view in plan.views:
+            rows = lowered(view, now, keys)
+            told = rows.slice(0, 0) if before is None else lowered(view, before, keys)
+            final, rest = (rows, rows.slice(0, 0)) if ended else _parted(rows, gone)
+            changed, replaced = differences(told, rest, keys)
+            answers += [
+                _answer(view.name, cut, changed, replaced, is_final=False),
+                _answer(view.name, cut, final, _of_groups(told, final, keys), is_final=True),
+            ]
+        self._keep(now, new, gone, cut)
+        return [answer for answer in answers if answer.rows.num_rows]
+
+    def take_change(self) -> PaneChange | None:
+        """What to store since the last call; None: nothing has changed."""
+        if not self._is_changed:
+            return None
+        self._is_changed = False
+        return self._pane.change(self.plan.parts, self.plan.keys)
+
+    def _sweeps(self, newest: int | None) -> bool:
+        """Whether groups are looked through for those that leave."""
+        ttl = self.plan.ttl
+        if ttl is None or newest is None:
+            return False
+        if self.swept is None:
+            self.swept = newest
+        if newest - self.swept < max(1, ttl // _SWEEPS):
+            return False
+        self.swept = newest
+        return True
+
+    def _old(self, of: Content | None) -> Content | None:
+        """The state's rows, of some groups if they are told; None where there is none."""
+        if not self._pane.rows:
+            return None
+        if of is None:
+            return self._pane.content.without_arrivals()
+        keys = self.plan.keys
+        found = self._pane.of_groups(of.partials, keys).without_arrivals()
+        return _where(found, of.partials, keys)
+
+    def _gone(self, now: Content, newest: int | None) -> npt.NDArray[np.bool_]:
+        """bool[groups]: which leave. A group without any event time stays."""
+        assert self.plan.time is not None, "a length of time is with it"
+        assert self.plan.ttl is not None, "see above"
+        assert newest is not None, "the stream has come somewhere"
+        touched = now.partials.column(extreme_of("max", self.plan.time)).cast(pa.int64())
+        bound = newest - self.plan.ttl
+        gone: npt.NDArray[np.bool_] = touched.fill_null(newest).to_numpy() <= bound
+        return gone
+
+    def _keep(self, now: Content, new: Content | None, gone: npt.NDArray[np.bool_], cut: int) -> None:
+        plan, keys = self.plan, self.plan.keys
+        if gone.any():
+            self._is_changed = True
+            self._pane = Pane()
+            staying = now.partials.filter(pa.array(~gone))
+            new = _where(Content(staying, now.values), staying, keys)
+        if new is not None and new.partials.num_rows:
+            self._is_changed = True
+            self._pane.append(new.arrived(cut, keys), cut)
+            self._pane.merge_arrivals(plan.parts, keys, ())
+
+
+def _nothing(plan: RunningPlan) -> Content:
+    """The partials of no tuples, for views without keys: their one row is there before any tuple is."""
+    # grouped by a constant: what is grouped by nothing is one row all the same
+    tuples = pa.table({"": pa.array([0]), **{name: pa.array([None], kind) for name, kind in plan.arguments}})
+    lifted = plan.parts.lift(tuples, [""])
+    partials = lifted.set_column(lifted.schema.get_field_index(ROWS), ROWS, pa.array([0])).drop_columns([""])
+    values = {name: lift_values(tuples, [""], name).drop_columns([""]) for name in plan.parts.values}
+    return Content(partials, values)
+
+
+def _parted(rows: pa.Table, gone: npt.NDArray[np.bool_]) -> tuple[pa.Table, pa.Table]:
+    """The rows that are gone, and the others."""
+    return rows.filter(pa.array(gone)), rows.filter(pa.array(~gone))
+
+
+def _of_groups(rows: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Table:
+    own, others = shared_codes([rows, wanted], keys)
+    return rows.filter(pa.array(np.isin(own, others)))
+
+
+def _where(content: Content, wanted: pa.Table, keys: Sequence[str]) -> Content | None:
+    """The rows of a content that are of some groups; None where there are none."""
+    partials = _of_groups(content.partials, wanted, keys)
+    if not partials.num_rows:
+        return None
+    values: Mapping[str, pa.Table] = {
+        name: _of_groups(table, wanted, keys) for name, table in content.values.items()
+    }
+    return Content(partials, values)
+
+
+def _answer(view: str, cut: int, rows: pa.Table, replaced: pa.Table, *, is_final: bool) -> Answer:
+    return Answer(
+        view=view,
+        start=0,
+        end=0,
+        revision=cut,
+        final=is_final,
+        slack=0,
+        coverage=1.0 if is_final else None,
+        promised=False,
+        rows=rows,
+        replaced=replaced,
+    )

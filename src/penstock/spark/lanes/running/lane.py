@@ -1,0 +1,123 @@
+"""The running lane: the running views of one stream, a row for each group that changed.
+
+A cut is one stateless job, a task a shard, as in the window lane: it takes in the cut's entries, stores what they change, and the shard's
+state as files. The commit that publishes the cut lists these. So a cut that is repeated begins with the same state and answers the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache, partial
+from typing import Any
+
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
+from penstock.spark.lanes.cuts import Cut
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.lanes.running.shard_task import RunningTask
+from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
+from penstock.spark.lanes.windows.making import made
+from penstock.spark.lanes.windows.programs import WindowPrograms
+from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.programs import stored_program
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.kinds import results_of, running_of
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.results.bound_views import stored_views
+
+#: a cut whose shards took no longer is light: others may share its job
+_LIGHT_SECONDS = 0.1
+#: operators whose views stay decoded
+_KEPT_OPERATORS = 256
+
+
+class RunningLane(CutLane):
+    """Answers the running views of a stream.
+
+    Args:
+        context: the run's.
+        stream: the stream.
+    """
+
+    part = "running views"
+
+    def __init__(self, context: LaneContext, stream: LogKeeper) -> None:
+        self._stream = stream.ingest.stream
+        self._place = running_of(self._stream)
+        super().__init__(results_of(self._place), context, [stream], shared=context.shared_jobs)
+        self._ingest = stream.ingest
+        self._log = self.readers[self._stream]
+        layout, cores = context.layout, context.spark.sparkContext.defaultParallelism
+        shards = fixed_shards(layout, self._stream, cores, context.settings.shards)
+        self._states = ListedStates(layout, self._place, shards)
+        self._programs = WindowPrograms(context.spark.sparkContext, layout, self._stream)
+        self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, layout, self._place))
+        self._is_light = True
+
+    @property
+    def views(self) -> Sequence[str]:
+        """The running views of the stream."""
+        return list(self._ingest.plans.running)
+
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
+        """Takes in the cut's entries."""
+        began = time.perf_counter()
+        before = self._states.before(cut.number)
+        entries = self._log.between(cut.before[self._stream].entry, cut.until[self._stream].entry)
+        last = entries[-1]
+        task = RunningTask(
+            layout=self.context.layout,
+            stream=self._stream,
+            place=self._place,
+            cut=cut.number,
+            entries=entries,
+            program=self._programs.sent({last.plan})[last.plan],
+            store=store,
+        )
+        cells = [ShardCell(number, own) for number, own in enumerate(before.shards)]
+        reports = self.jobs.run(task, cells, is_light=self._is_light)
+        self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
+        ran = time.perf_counter()
+        staged = [each for report in reports for each in report.results]
+        ready, counts = made(self.context.spark, self.jobs, staged, self._views, store)
+        now = ListedState(last.plan, tuple(tuple(report.state) for report in reports))
+        own = {plan.id for plan in self._programs.of(last.plan).program.running}
+        return CutAnswer(
+            staged=ready,
+            figures={
+                "answered": last.batch,
+                "views": {view: asdict(said) for view, said in counts.items()},
+                "whole": sorted({each for entry in entries for each in entry.whole} & own),
+            },
+            puts={self._states.place: self._states.document(cut.number, now)},
+            told={
+                "state_rows": sum(report.rows for report in reports),
+                "state_bytes": sum(report.state_bytes for report in reports),
+                "shards_restored": sum(report.restored for report in reports),
+                "shard_seconds": round(max(report.seconds for report in reports), 4),
+                "run_seconds": round(ran - began, 4),
+            },
+            done=partial(self._states.remove, before.names - now.names),
+        )
+
+    def _join(self, reader: LogReader) -> int:
+        """Puts the first mark: in what is kept of the log, before the entries that have running views."""
+        first, newest = reader.join(self.name), reader.newest()
+        after = first if newest is None else newest.number
+        while after > first and self._has_views(reader.entry(after)):
+            after -= 1
+        reader.put_mark(self.name, after)
+        return after
+
+    def _has_views(self, entry: Entry) -> bool:
+        program = stored_program(self.context.layout, self._stream, entry.plan)
+        return program is not None and bool(program.running)
+
+    def _recover(self) -> Any:
+        standing = super()._recover()
+        self._states.remove_unlisted()
+        return standing

@@ -1,0 +1,129 @@
+"""One shard of a running lane in one cut: takes in the cut's entries, stores results and its state.
+
+What it does depends on its arguments alone. The worker keeps the shard decoded for the next cut; another worker reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from penstock.operators.running.shard import RunningShard
+from penstock.operators.windows.shard import WindowProgram
+from penstock.spark.lanes.windows.programs import SentProgram
+from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, StoredChange
+from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.envelopes import EnvelopeReader
+from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.storage.layout import Layout
+
+_KEPT_SHARDS = 64
+#: an operator's groups lie in one pane
+_PANE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningReport:
+    """What a shard did in one cut.
+
+    Attributes:
+        results: what it staged.
+        state: the files of its state.
+        state_bytes: bytes of the state file that it wrote.
+        rows: rows of its state.
+        restored: whether it was read from the state.
+        seconds: wall time.
+    """
+
+    results: list[StagedResults]
+    state: list[StateFile]
+    state_bytes: int
+    rows: int
+    restored: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Held:
+    """A shard that a worker has decoded, with the files of its state."""
+
+    state: tuple[StateFile, ...]
+    shard: RunningShard
+
+
+#: (folder of states, shard) -> as this worker had it last
+_held: dict[tuple[str, int], _Held] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """Takes in the entries of a cut.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        stream: the stream's name.
+        place: the name that the state is under.
+        cut: number of the cut.
+        entries: its entries, in order; at least one.
+        program: the views of the last one's plan version.
+        store: stores the results.
+    """
+
+    layout: Layout
+    stream: str
+    place: str
+    cut: int
+    entries: Sequence[Entry]
+    program: SentProgram
+    store: BatchFiles
+
+    def __call__(self, cell: ShardCell) -> RunningReport:
+        """Takes in the entries for one shard."""
+        began = perf_counter()
+        program = self.program.value
+        folder = self.layout.window_states(self.place)
+        states = StateFiles(self.layout.log_store, self.layout.checkpoint, folder)
+        key = str(folder), cell.number
+        # taken out, so that a failure leaves nothing half done
+        held = _held.pop(key, None)
+        is_restored = held is None or held.state != cell.state
+        shard = _restored(cell, states, program.program) if held is None or is_restored else held.shard
+        before = shard.operators
+        reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
+        envelopes = [envelope for entry in self.entries for envelope in reader.of(entry)]
+        stage = ResultStage(self.store, self.store.scratch, cell.number, program.views.__getitem__)
+        last = self.entries[-1]
+        for operator, answer in shard.process(
+            program.program, envelopes, self.cut, last.newest, ended=last.ended
+        ):
+            stage.add(operator, answer)
+        results = stage.close()
+        changes = {(each, _PANE): StoredChange(0, ()) for each in before - shard.operators}
+        for operator, kept, pieces in shard.take_changes():
+            changes[operator, _PANE] = StoredChange(kept, pieces)
+        stem = f"{self.cut:010d}-{cell.number:05d}"
+        state = states.write(cell.state, stem, changes, shard.scalars())
+        if len(_held) >= _KEPT_SHARDS:
+            _held.pop(next(iter(_held)))
+        _held[key] = _Held(tuple(state), shard)
+        return RunningReport(
+            results=results,
+            state=state,
+            state_bytes=state[-1].size,
+            rows=shard.rows,
+            restored=is_restored and bool(cell.state),
+            seconds=perf_counter() - began,
+        )
+
+
+def _restored(cell: ShardCell, states: StateFiles, program: WindowProgram) -> RunningShard:
+    if not cell.state:
+        return RunningShard(cell.number)
+    places = states.places(cell.state)
+    panes = states.panes(cell.state, places)
+    pieces = {operator: own for (operator, _), own in panes.items()}
+    return RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program)
