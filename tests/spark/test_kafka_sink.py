@@ -253,7 +253,7 @@ def test_avro_values_have_the_number_of_their_registered_schema(
         ({"marks_topic": "x"}, "marks_topic belongs to transactions 'true'"),
         ({"kafka.transactional.id": "x"}, "Penstock chooses transactional.id"),
         ({"record_key": "town"}, "record_key names column town, which does not exist"),
-        ({"headers": "[]"}, "headers is no object of texts"),
+        ({"headers": "[]"}, "headers is not an object of texts"),
         ({"headers": '{"a": "${town}"}'}, "headers: template names town, which does not exist"),
         ({"headers": '{"penstock-batch": "1"}'}, "names that begin with penstock- are Penstock's"),
         ({"heders": "{}"}, "sink kafka has no option heders; did you mean headers"),

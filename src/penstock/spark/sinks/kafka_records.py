@@ -143,7 +143,7 @@ def _template(table: SinkTable) -> Template | None:
     body = template.body
     if not isinstance(body, dict) or not all(isinstance(each, str) for each in body.values()):
         raise SqlError(
-            f'table {table.name}: headers is no object of texts; write {{"name": "text or ${{column}}"}}',
+            f'table {table.name}: headers is not an object of texts; write {{"name": "text or ${{column}}"}}',
             *table.statement.at("headers"),
         )
     if taken := [name for name in body if name.startswith(_OWN)]:

@@ -42,7 +42,7 @@ def _filled(table: CreateTable, option: str, value: str) -> str:
         try:
             content = Path(name).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not a text"
             raise ConnectionFailedError(
                 f"table {table.name}: option {option} needs the file {name}, which cannot be read: {reason}.",
                 *table.at(option),
