@@ -15,7 +15,7 @@ from penstock.plan.spark_types import spark_name
 from penstock.spark.results.texts import has_form, json_lines, json_texts
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery
-from penstock.spark.sinks.kafka_client import Record
+from penstock.spark.sinks.kafka_client import headers_part, part
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.sinks.templates import Template, objects_of
 from penstock.spark.tasks.schema_registry import SchemaRegistry
@@ -25,8 +25,10 @@ RECORD_OPTIONS = ("format", "record_key", "headers", URL, USER, SUBJECT)
 _JSON, _AVRO = "json", "avro"
 #: headers that tell a repeated record
 _OWN = "penstock-"
-_BATCH, _ORDINAL, _DEFINITION = b"penstock-batch", b"penstock-ordinal", b"penstock-definition"
+_BATCH, _ORDINAL, _DEFINITION = f"{_OWN}batch", f"{_OWN}ordinal", f"{_OWN}definition"
 
+#: a name and a value
+Header = tuple[str, bytes | None]
 #: the values of rows
 Encode = Callable[[Delivery, pa.Table], Sequence[bytes | None]]
 
@@ -45,21 +47,26 @@ class RecordForm:
     key: tuple[str, ...]
     headers: Template | None = field(repr=False)
 
-    def of(self, delivery: Delivery) -> list[Record]:
-        """The records of a delivery, in order."""
+    def of(self, delivery: Delivery) -> list[bytes]:
+        """The records of a delivery, in order, as `KafkaProducer.send` takes them."""
         rows = delivery.rows
-        shared = [(_BATCH, str(delivery.batch).encode())]
+        shared: list[Header] = [(_BATCH, str(delivery.batch).encode())]
         if delivery.definition is not None:
             shared.append((_DEFINITION, str(delivery.definition).encode()))
-        own = [[*shared, (_ORDINAL, each.encode())] for each in delivery.ordinals]
-        named = _headers(self.headers, rows)
-        keys = _keys(
-            rows, self.key or (("key",) if _is_plain(rows.schema) and "key" in rows.column_names else ())
-        )
-        return [
-            Record(key, value, [*ours, *theirs])
-            for key, value, ours, theirs in zip(keys, self.values(delivery, rows), own, named, strict=True)
+        named, more = _named(self.headers, rows)
+        ours = headers_part([*shared, *named], 1 + (0 if more is None else len(more[0])))
+        ordinals = [each.encode() for each in delivery.ordinals]
+        name = part(_ORDINAL.encode())
+        keys, values = _keys(rows, self.key), self.values(delivery, rows)
+        found = [
+            b"".join((part(key), part(value), ours, name, part(ordinal)))
+            for key, value, ordinal in zip(keys, values, ordinals, strict=True)
         ]
+        if more is None:
+            return found
+        # behind the number of headers, which counts them
+        theirs = [b"".join(part(each) for one in own for each in (one[0].encode(), one[1])) for own in more]
+        return [record + own for record, own in zip(found, theirs, strict=True)]
 
 
 def record_form(table: SinkTable) -> RecordForm:
@@ -119,7 +126,9 @@ def _as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
     return found
 
 
-def _keys(rows: pa.Table, names: Sequence[str]) -> list[bytes | None]:
+def _keys(rows: pa.Table, names: Sequence[str]) -> Sequence[bytes | None]:
+    if not names and _is_plain(rows.schema) and "key" in rows.column_names:
+        names = ("key",)
     if not names:
         return [None] * rows.num_rows
     if len(names) > 1:
@@ -154,17 +163,20 @@ def _template(table: SinkTable) -> Template | None:
     return template
 
 
-def _headers(template: Template | None, rows: pa.Table) -> Sequence[Sequence[tuple[bytes, bytes | None]]]:
-    if template is None:
-        return [()] * rows.num_rows
+def _named(
+    template: Template | None, rows: pa.Table
+) -> tuple[Sequence[Header], Sequence[Sequence[Header]] | None]:
+    """The headers that all rows share, or those of each row; None where there are no such ones."""
+    if template is None or not rows.num_rows:
+        return (), None
     if not template.names:
-        return [_header_values(template.body)] * rows.num_rows
+        return _header_values(template.body), None
     objects = objects_of(rows.select(list(template.names)))
-    return [_header_values(json.loads(template.filled(each))) for each in objects]
+    return (), [_header_values(json.loads(template.filled(each))) for each in objects]
 
 
-def _header_values(body: Mapping[str, Any]) -> list[tuple[bytes, bytes | None]]:
-    return [(name.encode(), _header_value(value)) for name, value in body.items()]
+def _header_values(body: Mapping[str, Any]) -> list[Header]:
+    return [(name, _header_value(value)) for name, value in body.items()]
 
 
 def _header_value(value: Any) -> bytes | None:
