@@ -1,36 +1,32 @@
-"""Rows as records of Kafka: keys, headers, and values as JSON, as Avro or as they are."""
+"""Rows as records of Kafka: keys, headers, and values as JSON, as they are, or as `kafka_values` has them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
-from penstock.operators.wire.avro_writer import AvroColumnError, avro_schema, avro_values
 from penstock.plan.spark_types import spark_name
 from penstock.spark.results.texts import has_form, json_lines, json_texts
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery
 from penstock.spark.sinks.kafka_client import headers_part, part
+from penstock.spark.sinks.kafka_values import VALUE_OPTIONS, Encode, avro_form, protobuf_form
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.sinks.templates import Template, objects_of
-from penstock.spark.tasks.schema_registry import SchemaRegistry
 
-URL, USER, SUBJECT = "schema.registry.url", "schema.registry.basic.auth.user.info", "schema.subject"
-RECORD_OPTIONS = ("format", "record_key", "headers", URL, USER, SUBJECT)
-_JSON, _AVRO = "json", "avro"
+RECORD_OPTIONS = ("format", "record_key", "headers", *VALUE_OPTIONS)
+_JSON, _AVRO, _PROTOBUF = "json", "avro", "protobuf"
 #: headers that tell a repeated record
 _OWN = "penstock-"
 _BATCH, _ORDINAL, _DEFINITION = f"{_OWN}batch", f"{_OWN}ordinal", f"{_OWN}definition"
 
 #: a name and a value
 Header = tuple[str, bytes | None]
-#: the values of rows
-Encode = Callable[[Delivery, pa.Table], Sequence[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ def record_form(table: SinkTable) -> RecordForm:
         InputError: an option has no allowed value, or a column has a type that the form has not.
     """
     key = options.columns(table, "record_key")
-    form = options.choice(table, "format", (_JSON, _AVRO))
+    form = options.choice(table, "format", (_JSON, _AVRO, _PROTOBUF))
     template = _template(table)
     written = [*key, *(template.names if template is not None else ())]
     for each in table.columns:
@@ -85,12 +81,13 @@ def record_form(table: SinkTable) -> RecordForm:
                 f"table {table.name}: column {each.name} is {spark_name(each.type)}, which cannot be a key or a header. CAST it.",
                 *table.statement.at("using"),
             )
-    if form == _AVRO:
-        return RecordForm(_avro(table), key, template)
-    for option in (URL, USER, SUBJECT):
+    if form != _JSON:
+        return RecordForm(avro_form(table) if form == _AVRO else protobuf_form(table), key, template)
+    for option in VALUE_OPTIONS:
         if option in table.options:
             raise SqlError(
-                f"table {table.name}: {option} belongs to format 'avro'.", *table.statement.at(option)
+                f"table {table.name}: {option} belongs to format 'avro' or 'protobuf'.",
+                *table.statement.at(option),
             )
     if _is_plain(table.columns):
         for each in table.columns:
@@ -183,25 +180,3 @@ def _header_value(value: Any) -> bytes | None:
     if value is None:
         return None
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
-
-
-def _avro(table: SinkTable) -> Encode:
-    url = options.required(table, URL)
-    try:
-        registry = SchemaRegistry.of(url, table.options.get(USER, ""))
-    except ValueError as error:
-        raise SqlError(f"table {table.name}: {URL} {error}", *table.statement.at(URL)) from None
-    try:
-        avro_schema(table.columns, table.view)
-    except AvroColumnError as error:
-        raise TypeMismatchError(f"table {table.name}: {error}", *table.statement.at("using")) from None
-    subject = table.options.get(SUBJECT, f"{table.options.get('topic', '')}-value")
-    numbers: dict[str, int] = {}
-
-    def encode(_: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
-        schema = avro_schema(rows.schema, table.view)
-        if schema not in numbers:
-            numbers[schema] = registry.register(subject, schema)
-        return avro_values(rows, b"\0" + numbers[schema].to_bytes(4, "big"))
-
-    return encode
