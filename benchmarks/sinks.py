@@ -1,6 +1,7 @@
-"""Sinks: rows a second into Delta and PostgreSQL, and what the sinks of 80 views cost a batch.
+"""Sinks: rows a second into Delta, Iceberg, PostgreSQL and Kafka, and what the sinks of 80 views cost a batch.
 
-The folder is published without Spark, so that only followers and targets are measured. Rates are of one sink that has a backlog. The share
+The folder is published without Spark, so that only followers and targets are measured. Kafka's client needs Spark's JVM, and is measured beside
+Spark's own writer of the same rows. Rates are of one sink that has a backlog. The share
 is the processor time of 80 followers for a batch, of a stream that publishes a batch each second.
 
 Exit code 1 where an expectation does not hold.
@@ -31,7 +32,7 @@ from publishing import stored
 from sink_cases import SELECTION, STREAM, TUPLES, Folder, until
 
 #: rows a second that a sink is expected to take at least
-DELTA_ROWS, POSTGRES_ROWS = 1_000_000, 100_000
+DELTA_ROWS, ICEBERG_ROWS, POSTGRES_ROWS, KAFKA_ROWS = 1_000_000, 500_000, 100_000, 50_000
 #: most of a second that 80 sinks are at work for a batch of a second
 MOST_SHARE = 0.20
 VIEWS = 80
@@ -95,6 +96,47 @@ def postgres_rates(folder: Folder, rows: int, scratch: Path) -> tuple[float, flo
             server.kill()
 
 
+def kafka_rates(folder: Folder, rows: int, scratch: Path) -> dict[str, float]:
+    """Rows a second into Kafka by form, and of Spark's writer; {} where Kafka's jars are not there."""
+    from pyspark.sql import functions as F
+
+    from penstock.spark.sessions.build import build_session
+    from penstock_lab.servers.kafka import KafkaBroker
+    from penstock_lab.servers.schema_registry import SchemaRegistryServer
+
+    jars = Path(__file__).parents[1] / ".cache" / "kafka"
+    if not any(jars.glob("kafka_*.jar")):
+        print("Kafka is left out: `make kafka-jars` fetches its jars")
+        return {}
+    found: dict[str, float] = {}
+    spark = build_session("local[2]", {}, "sinks", kafka=True)
+    with KafkaBroker(jars, scratch / "kafka") as broker, SchemaRegistryServer() as registry:
+        own = {"kafka.bootstrap.servers": broker.address}
+        folder._spark = spark
+        forms = {
+            "JSON": {},
+            "JSON, transactions": {"transactions": "true"},
+            "Avro, transactions": {
+                "transactions": "true",
+                "format": "avro",
+                "schema.registry.url": registry.url,
+            },
+        }
+        for number, (form, chosen) in enumerate(forms.items()):
+            topic = f"t{number}"
+            broker.create_topic(topic)
+            sink = folder.sink("kafka", name=topic, topic=topic, **own, **chosen)
+            found[form] = rate(folder, sink, rows)
+        broker.create_topic("spark")
+        frame = spark.read.parquet(*map(str, folder.layout.matches(STREAM).glob("*.parquet")))
+        written = frame.select(F.to_json(F.struct(*TUPLES.names)).alias("value")).write.format("kafka")
+        began = time.perf_counter()
+        written.options(**own, topic="spark").save()
+        found["JSON by Spark's writer"] = rows / (time.perf_counter() - began)
+    spark.stop()
+    return found
+
+
 def share(scratch: Path, batches: int, rows: int) -> float:
     """Processor time of 80 Delta sinks, as a share of the time of a stream that publishes a batch a second."""
     folder = Folder(scratch / "many")
@@ -136,6 +178,19 @@ def main() -> None:
         print(f"delta: {appended:,.0f} rows/s appended (expected: at least {DELTA_ROWS:,})")
         if appended < DELTA_ROWS:
             failed.append("delta")
+        warehouse = {
+            "table": "db.rows",
+            "catalog.uri": f"sqlite:///{scratch}/catalog.db",
+            "catalog.warehouse": f"file://{scratch}/lake",
+        }
+        appended = rate(folder, folder.sink("iceberg", name="lake", **warehouse), options.rows)
+        print(f"iceberg: {appended:,.0f} rows/s appended (expected: at least {ICEBERG_ROWS:,})")
+        if appended < ICEBERG_ROWS:
+            failed.append("iceberg")
+        for form, figure in kafka_rates(folder, options.rows, scratch).items():
+            print(f"kafka, {form}: {figure:,.0f} rows/s (expected: at least {KAFKA_ROWS:,})")
+            if figure < KAFKA_ROWS:
+                failed.append(f"kafka, {form}")
         if (rates := postgres_rates(folder, options.rows, scratch)) is not None:
             ours, plain = rates
             print(

@@ -138,6 +138,41 @@ def test_kafka_sinks_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
     assert set(first.values()) == {1}
 
 
+@pytest.mark.kafka
+def test_transactions_of_kafka_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """A selection and a window view in topics: readers of what is committed see each row once, whenever driver or broker is killed."""
+    orders = Orders(tmp_path / "in")
+    by_name = "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w"
+    statements = [orders.script({"large": VIEWS["large"], "by_name": by_name})]
+    for view in ("large", "by_name"):
+        kafka.create_topic(f"once-{view}")
+        options = f"kafka.bootstrap.servers '{kafka.address}', topic 'once-{view}', transactions 'true'"
+        statements += [
+            f"CREATE TABLE once_{view} USING kafka OPTIONS ({options});",
+            f"INSERT INTO once_{view} SELECT * FROM {view};",
+        ]
+    script, log = tmp_path / "script.sql", tmp_path / "victim.log"
+    script.write_text("\n".join(statements))
+    conf = f"spark.jars={','.join(map(str, CONNECTOR))}", "spark.python.daemon.module=pyspark.daemon"
+    for place in (*SINK_NAMES, ""):
+        orders.feed(2)
+        code = ended(started("victim.py", script, tmp_path / "out", *conf, log=log, failpoint=place))
+        assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
+        if place:
+            kafka.kill()
+            kafka.start()
+    layout = Layout.of(tmp_path / "out", None)
+    for view, changes in (("large", False), ("by_name", True)):
+        sent = [json.loads(value) for value, _ in _records(kafka, f"once-{view}", "read_committed")]
+        wanted = plain_rows(layout, view, 0, changes)
+        assert wanted is not None
+        assert wanted.rows.num_rows
+        if changes:
+            assert Counter(map(_window, sent)) == Counter(map(_window, wanted.rows.to_pylist()))
+        else:
+            assert sorted(row["id"] for row in sent) == sorted(wanted.rows.column("id").to_pylist())
+
+
 def _window(row: dict[str, Any]) -> tuple[object, ...]:
     """A row of `due` that tells it from all others, of the folder or of JSON, which leaves NULL out."""
     start = row["w"]["start"]
@@ -147,24 +182,30 @@ def _window(row: dict[str, Any]) -> tuple[object, ...]:
 
 def _once(kafka: KafkaBroker, topic: str) -> list[dict[str, object]]:
     """The records of a topic, of those with the same headers one; repeated ones are the same."""
+    found: dict[tuple[bytes, bytes], bytes] = {}
+    for value, headers in _records(kafka, topic, "read_uncommitted"):
+        key = headers["penstock-batch"], headers["penstock-ordinal"]
+        assert found.setdefault(key, value) == value
+    return [json.loads(value) for value in found.values()]
+
+
+def _records(kafka: KafkaBroker, topic: str, isolation: str) -> list[tuple[bytes, dict[str, bytes]]]:
+    """The values and headers of a topic of one partition that a reader sees."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(
-        bootstrap_servers=kafka.address, consumer_timeout_ms=10_000, auto_offset_reset="earliest"
+        bootstrap_servers=kafka.address, auto_offset_reset="earliest", isolation_level=isolation
     )
     place = TopicPartition(topic, 0)
     consumer.assign([place])
-    consumer.seek_to_beginning()
-    found: dict[tuple[bytes, bytes], bytes] = {}
-    until_offset = consumer.end_offsets([place])[place]
-    for record in consumer if until_offset else ():
-        headers = dict(record.headers)
-        key = headers["penstock-batch"], headers["penstock-ordinal"]
-        assert found.setdefault(key, record.value) == record.value
-        if record.offset + 1 >= until_offset:
-            break
+    consumer.seek_to_beginning(place)
+    end = consumer.end_offsets([place])[place]
+    found: list[tuple[bytes, dict[str, bytes]]] = []
+    while consumer.position(place) < end:
+        for records in consumer.poll(timeout_ms=500).values():
+            found += [(each.value, dict(each.headers)) for each in records]
     consumer.close()
-    return [json.loads(value) for value in found.values()]
+    return found
 
 
 def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import threading
@@ -11,11 +12,13 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import descriptor_pb2, message_factory
 from pyspark.sql import SparkSession
 
 from penstock.errors import InputError
+from penstock.operators.wire.protobuf_programs import ProtobufFiles
 from penstock.spark.sinks import kafka as sink_module
-from penstock.spark.sinks.kafka_client import KafkaProducer, Record
+from penstock.spark.sinks.kafka_client import KafkaProducer, headers_part, part
 from penstock.spark.storage.formats import SINK
 from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.schema_registry import SchemaRegistryServer
@@ -66,6 +69,11 @@ def records_of(topic: dict[str, str], isolation: str = "read_committed") -> list
         consumer.close()
 
 
+def record(key: bytes | None, value: bytes) -> bytes:
+    """A record without headers."""
+    return part(key) + part(value) + headers_part(())
+
+
 def ids(topic: dict[str, str], isolation: str = "read_committed") -> list[int]:
     """The ids among the values."""
     return sorted(json.loads(each.value)["id"] for each in records_of(topic, isolation))
@@ -114,7 +122,7 @@ def test_a_transaction_that_a_kill_left_open_is_given_up(
         def deliver(self, delivery: Any) -> None:
             left.append(self._producer)
             self._producer._producer.beginTransaction()
-            half = b"".join(each.framed() for each in self._form.of(delivery)[:1])
+            half = self._form.of(delivery)[0]
             self._producer._records.send(self._producer._producer, self._topic, half)
             self._producer._records.acknowledged(self._producer._producer)
             raise ConnectionError("killed")
@@ -133,7 +141,7 @@ def test_a_transaction_that_a_kill_left_open_is_given_up(
     assert len(ids(topic, "read_uncommitted")) == 4
     # the run that was taken for dead cannot go on
     with pytest.raises(ConnectionError, match="Kafka: "):
-        left[0].send({topic["topic"]: [Record(None, b'{"id": 9}')]})
+        left[0].send({topic["topic"]: [record(None, b'{"id": 9}')]})
     close(left[0])
     assert ids(topic) == [1, 2, 3]
 
@@ -148,7 +156,7 @@ def test_marks_behind_an_open_transaction_of_another_sink_are_seen(
         folder.match([1])
         until(lambda: told["target.large"].get("deliveries") == 1)
         other._producer.beginTransaction()
-        other._records.send(other._producer, marks["marks_topic"], Record(b"other", b"7").framed())
+        other._records.send(other._producer, marks["marks_topic"], record(b"other", b"7"))
         other._records.acknowledged(other._producer)
         before = SINK.read(folder.layout.sinks["target.large"])
         folder.match([2])
@@ -242,13 +250,56 @@ def test_avro_values_have_the_number_of_their_registered_schema(
         assert "marker-password" not in str(failed) + str(folder.events.recent)
 
 
+def _alert_type() -> descriptor_pb2.FileDescriptorProto:
+    """A message with the columns of the selection, behind another one."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="alert.proto", package="town", syntax="proto3")
+    file.message_type.add(name="Other")
+    alert = file.message_type.add(name="Alert")
+    for number, (name, kind) in enumerate((("city", "STRING"), ("id", "INT64"), ("amount", "DOUBLE")), 3):
+        alert.field.add(name=name, number=number, type=getattr(kinds, f"TYPE_{kind}"), label=1)
+    return file
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_protobuf_values_are_messages_of_the_users_type(
+    folder: Folder, topic: dict[str, str], tmp_path: Path, is_registered: bool
+) -> None:
+    file = _alert_type()
+    (tmp_path / "types").write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    options = {"schema.file": str(tmp_path / "types")}
+    with SchemaRegistryServer() as registry:
+        registry.register("alerts", base64.b64encode(file.SerializeToString()).decode(), "PROTOBUF")
+        if is_registered:
+            options = {"schema.registry.url": registry.url, "schema.subject": "alerts"}
+        folder.match([1, 5])
+        folder.deliver(
+            folder.sink("kafka", **topic, format="protobuf", **{"schema.message": "Alert", **options})
+        )
+    prefix = b"\0\0\0\0\1\2\2" if is_registered else b""
+    values = [each.value for each in records_of(topic)]
+    assert all(value.startswith(prefix) for value in values)
+    kind = message_factory.GetMessageClass(ProtobufFiles([file]).message("Alert"))
+    found = [kind.FromString(value[len(prefix) :]) for value in values]
+    assert sorted((each.id, each.city, each.amount) for each in found) == [
+        (1, "city 1", 0.5),
+        (5, "city 2", 2.5),
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"format": "xml"}, "format is 'xml'; allowed: json, avro"),
+        ({"format": "xml"}, "format is 'xml'; allowed: json, avro, protobuf"),
+        ({"format": "protobuf"}, "format 'protobuf' needs schema.registry.url or schema.file; none is given"),
+        ({"format": "protobuf", "schema.file": "/nowhere"}, "schema.file /nowhere cannot be read"),
+        ({"format": "avro", "schema.file": "x"}, "schema.file is for format 'protobuf'"),
         ({"format": "avro"}, "set the option schema.registry.url"),
         ({"format": "avro", "schema.registry.url": "nowhere"}, "schema.registry.url is no URL"),
-        ({"schema.registry.url": "http://127.0.0.1:1"}, "schema.registry.url belongs to format 'avro'"),
+        (
+            {"schema.registry.url": "http://127.0.0.1:1"},
+            "schema.registry.url belongs to format 'avro' or 'protobuf'",
+        ),
         ({"transactions": "maybe"}, "transactions is 'maybe'; allowed: false, true"),
         ({"marks_topic": "x"}, "marks_topic belongs to transactions 'true'"),
         ({"kafka.transactional.id": "x"}, "Penstock chooses transactional.id"),

@@ -22,6 +22,7 @@ from penstock_lab.servers.s3 import S3Server
 from sink_cases import CUTS, OWN, SELECTION, WINDOWS, Folder, Revision, newest
 
 catalogs = pytest.importorskip("pyiceberg.catalog", reason="the package pyiceberg is not installed")
+changes = pytest.importorskip("penstock.spark.sinks.iceberg_changes")
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_a_run_that_has_been_taken_over_commits_nothing(
     lake: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target(lake).deliver(delivery(0))
-    change = iceberg._change
+    change = changes.Change
     overtaken: list[int] = []
 
     def meanwhile(table: Any) -> Any:
@@ -163,7 +164,7 @@ def test_a_run_that_has_been_taken_over_commits_nothing(
             target(lake).deliver(delivery(1))
         return change(table)
 
-    monkeypatch.setattr(iceberg, "_change", meanwhile)
+    monkeypatch.setattr(changes, "Change", meanwhile)
     target(lake).deliver(delivery(1))
     assert sorted(row["a"] for row in rows_of(lake)) == [0, 1]
 
@@ -172,7 +173,7 @@ def test_a_table_that_another_program_writes_too_gets_each_delivery_once(
     lake: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target(lake).deliver(delivery(0))
-    change = iceberg._change
+    change = changes.Change
     written: list[int] = []
 
     def meanwhile(table: Any) -> Any:
@@ -181,7 +182,7 @@ def test_a_table_that_another_program_writes_too_gets_each_delivery_once(
             opened(lake).append(pa.table({"a": [9]}))
         return change(table)
 
-    monkeypatch.setattr(iceberg, "_change", meanwhile)
+    monkeypatch.setattr(changes, "Change", meanwhile)
     target(lake).deliver(delivery(1))
     assert sorted(row["a"] for row in rows_of(lake)) == [0, 1, 9, 9]
     written.clear()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _SINK, _NUMBER, _VIEW, _BATCH = "penstock-sink", "penstock-delivery", "penstock-
 #: how often a delivery is tried on a table that others write too
 _TRIES = 5
 _MAINTAIN_EVERY = 20
-_KEEP_SECONDS = 86_400.0
+_KEEP_SECONDS = 3_600.0
 #: of tables that the sink creates: lists of files stay short, and so does the list of their versions
 _CREATED_WITH = {
     "commit.manifest-merge.enabled": "true",
@@ -79,6 +79,8 @@ class _IcebergTarget(PlainTarget):
     def __init__(self, place: _Place) -> None:
         self._place = place
         self._catalog: Catalog | None = None
+        #: the columns of the table and of rows that fit it
+        self._fitted: tuple[Schema, pa.Schema] | None = None
 
     def deliver(self, delivery: Delivery) -> None:
         try:
@@ -96,6 +98,8 @@ class _IcebergTarget(PlainTarget):
     def _deliver(self, delivery: Delivery) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
+        from penstock.spark.sinks.iceberg_changes import Change
+
         is_upsert = delivery.form.mode == "upsert"
         changed = delivery.upserts if is_upsert else None
         rows = delivery.rows if changed is None else changed.rows
@@ -105,8 +109,9 @@ class _IcebergTarget(PlainTarget):
             if is_taken(delivery, _delivered(table, delivery.sink), "the table"):
                 return
             told = _told(delivery)
-            change = _change(table)
-            change.update_schema().union_by_name(schema).commit()
+            change = Change(table)
+            if self._fitted != (table.schema(), schema):
+                change.update_schema().union_by_name(schema).commit()
             if changed is None:
                 change.append(rows.cast(schema), snapshot_properties=told)
             else:
@@ -114,7 +119,7 @@ class _IcebergTarget(PlainTarget):
             change.set_properties({_DELIVERED + delivery.sink: str(delivery.number)})
             # another writer was there in between, perhaps a run that has taken over
             with suppress(CommitFailedException):
-                change.commit_transaction()
+                self._fitted = change.commit_transaction().schema(), schema
                 break
         else:
             raise ConnectionError(f"Iceberg: other writers changed table {self._place.table} each time")
@@ -140,10 +145,12 @@ class _IcebergTarget(PlainTarget):
 
     def _maintain(self, delivery: Delivery) -> None:
         """Merges small files, and lets old snapshots of the sink expire."""
+        from penstock.spark.sinks.iceberg_changes import Change
+
         try:
             assert self._catalog is not None, "a delivery has opened it"
             table = self._catalog.load_table(self._place.table)
-            change = _change(table)
+            change = Change(table)
             if merge_small(change, {_SINK: delivery.sink, _VIEW: delivery.view}):
                 change.commit_transaction()
             self._expire(table, delivery.sink)
@@ -182,14 +189,6 @@ def _new(schema: pa.Schema, partition_by: tuple[str, ...]) -> tuple[Schema, Part
         for place, name in enumerate(partition_by)
     ]
     return columns, PartitionSpec(*fields)
-
-
-def _change(table: Table) -> Transaction:
-    """A transaction that is not repeated on a newer snapshot: that may have the delivery."""
-    from pyiceberg.table import TableProperties
-
-    table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
-    return table.transaction()
 
 
 def _told(delivery: Delivery) -> dict[str, str]:

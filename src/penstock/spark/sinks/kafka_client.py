@@ -30,7 +30,8 @@ _BLOCK_MS = "20000"
 #: how long other sinks may hide marks by their open transactions, and a second more than Kafka lets these live by default
 _HIDDEN_MS = 61_000
 _CLOSE_SECONDS = 5
-_NONE = struct.pack(">i", -1)
+_NUMBER = struct.Struct(">i")
+_NONE = _NUMBER.pack(-1)
 _NAME = "PenstockRecords"
 _JAVA = f"""
 import java.nio.ByteBuffer;
@@ -104,29 +105,20 @@ public class {_NAME} {{
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of a topic.
+def part(content: bytes | None) -> bytes:
+    """Bytes as the class in Java reads them: behind their number, or -1 where there are none."""
+    return _NONE if content is None else _NUMBER.pack(len(content)) + content
 
-    Attributes:
-        key, value: None: it has none.
-        headers: names, and values or None.
+
+def headers_part(headers: Sequence[tuple[str, bytes | None]], more: int = 0) -> bytes:
+    """Names and values of headers, likewise.
+
+    Args:
+        headers: the first ones.
+        more: how many follow, each as two parts.
     """
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[bytes, bytes | None]] = ()
-
-    def framed(self) -> bytes:
-        """As the class in Java reads it."""
-        parts = [_part(self.key), _part(self.value), struct.pack(">i", len(self.headers))]
-        for name, value in self.headers:
-            parts += [_part(name), _part(value)]
-        return b"".join(parts)
-
-
-def _part(content: bytes | None) -> bytes:
-    return _NONE if content is None else struct.pack(">i", len(content)) + content
+    named = [part(each) for name, value in headers for each in (name.encode(), value)]
+    return b"".join([_NUMBER.pack(len(headers) + more), *named])
 
 
 class KafkaProducer:
@@ -179,8 +171,11 @@ class KafkaProducer:
         """Ends its connections; an open transaction is given up."""
         self._producer.close(self._java("java.time.Duration").ofSeconds(_CLOSE_SECONDS))
 
-    def send(self, records: Mapping[str, Iterable[Record]]) -> None:
+    def send(self, records: Mapping[str, Iterable[bytes]]) -> None:
         """Writes records of topics, in one transaction where it has transactions; on return the brokers have them.
+
+        Args:
+            records: by topic; each is its key and its value (`part`), then its headers (`headers_part`).
 
         Raises:
             ConnectionError: they have not. Whether a transaction is committed is open then.
@@ -256,13 +251,12 @@ class _Told:
             raise ConnectionError(f"Kafka: {name}: {told}") from None
 
 
-def _calls(records: Iterable[Record]) -> Iterable[bytes]:
+def _calls(records: Iterable[bytes]) -> Iterable[bytes]:
     gathered: list[bytes] = []
     size = 0
     for each in records:
-        content = each.framed()
-        gathered.append(content)
-        size += len(content)
+        gathered.append(each)
+        size += len(each)
         if size >= _CALL_BYTES:
             yield b"".join(gathered)
             gathered, size = [], 0

@@ -1,34 +1,32 @@
-"""Rows as records of Kafka: keys, headers, and values as JSON, as Avro or as they are."""
+"""Rows as records of Kafka: keys, headers, and values as JSON, as they are, or as `kafka_values` has them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
-from penstock.operators.wire.avro_writer import AvroColumnError, avro_schema, avro_values
 from penstock.plan.spark_types import spark_name
 from penstock.spark.results.texts import has_form, json_lines, json_texts
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery
-from penstock.spark.sinks.kafka_client import Record
+from penstock.spark.sinks.kafka_client import headers_part, part
+from penstock.spark.sinks.kafka_values import VALUE_OPTIONS, Encode, avro_form, protobuf_form
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.sinks.templates import Template, objects_of
-from penstock.spark.tasks.schema_registry import SchemaRegistry
 
-URL, USER, SUBJECT = "schema.registry.url", "schema.registry.basic.auth.user.info", "schema.subject"
-RECORD_OPTIONS = ("format", "record_key", "headers", URL, USER, SUBJECT)
-_JSON, _AVRO = "json", "avro"
+RECORD_OPTIONS = ("format", "record_key", "headers", *VALUE_OPTIONS)
+_JSON, _AVRO, _PROTOBUF = "json", "avro", "protobuf"
 #: headers that tell a repeated record
 _OWN = "penstock-"
-_BATCH, _ORDINAL, _DEFINITION = b"penstock-batch", b"penstock-ordinal", b"penstock-definition"
+_BATCH, _ORDINAL, _DEFINITION = f"{_OWN}batch", f"{_OWN}ordinal", f"{_OWN}definition"
 
-#: the values of rows
-Encode = Callable[[Delivery, pa.Table], Sequence[bytes | None]]
+#: a name and a value
+Header = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +43,26 @@ class RecordForm:
     key: tuple[str, ...]
     headers: Template | None = field(repr=False)
 
-    def of(self, delivery: Delivery) -> list[Record]:
-        """The records of a delivery, in order."""
+    def of(self, delivery: Delivery) -> list[bytes]:
+        """The records of a delivery, in order, as `KafkaProducer.send` takes them."""
         rows = delivery.rows
-        shared = [(_BATCH, str(delivery.batch).encode())]
+        shared: list[Header] = [(_BATCH, str(delivery.batch).encode())]
         if delivery.definition is not None:
             shared.append((_DEFINITION, str(delivery.definition).encode()))
-        own = [[*shared, (_ORDINAL, each.encode())] for each in delivery.ordinals]
-        named = _headers(self.headers, rows)
-        keys = _keys(
-            rows, self.key or (("key",) if _is_plain(rows.schema) and "key" in rows.column_names else ())
-        )
-        return [
-            Record(key, value, [*ours, *theirs])
-            for key, value, ours, theirs in zip(keys, self.values(delivery, rows), own, named, strict=True)
+        named, more = _named(self.headers, rows)
+        ours = headers_part([*shared, *named], 1 + (0 if more is None else len(more[0])))
+        ordinals = [each.encode() for each in delivery.ordinals]
+        name = part(_ORDINAL.encode())
+        keys, values = _keys(rows, self.key), self.values(delivery, rows)
+        found = [
+            b"".join((part(key), part(value), ours, name, part(ordinal)))
+            for key, value, ordinal in zip(keys, values, ordinals, strict=True)
         ]
+        if more is None:
+            return found
+        # behind the number of headers, which counts them
+        theirs = [b"".join(part(each) for one in own for each in (one[0].encode(), one[1])) for own in more]
+        return [record + own for record, own in zip(found, theirs, strict=True)]
 
 
 def record_form(table: SinkTable) -> RecordForm:
@@ -69,7 +72,7 @@ def record_form(table: SinkTable) -> RecordForm:
         InputError: an option has no allowed value, or a column has a type that the form has not.
     """
     key = options.columns(table, "record_key")
-    form = options.choice(table, "format", (_JSON, _AVRO))
+    form = options.choice(table, "format", (_JSON, _AVRO, _PROTOBUF))
     template = _template(table)
     written = [*key, *(template.names if template is not None else ())]
     for each in table.columns:
@@ -78,12 +81,13 @@ def record_form(table: SinkTable) -> RecordForm:
                 f"table {table.name}: column {each.name} is {spark_name(each.type)}, which cannot be a key or a header. CAST it.",
                 *table.statement.at("using"),
             )
-    if form == _AVRO:
-        return RecordForm(_avro(table), key, template)
-    for option in (URL, USER, SUBJECT):
+    if form != _JSON:
+        return RecordForm(avro_form(table) if form == _AVRO else protobuf_form(table), key, template)
+    for option in VALUE_OPTIONS:
         if option in table.options:
             raise SqlError(
-                f"table {table.name}: {option} belongs to format 'avro'.", *table.statement.at(option)
+                f"table {table.name}: {option} belongs to format 'avro' or 'protobuf'.",
+                *table.statement.at(option),
             )
     if _is_plain(table.columns):
         for each in table.columns:
@@ -119,7 +123,9 @@ def _as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
     return found
 
 
-def _keys(rows: pa.Table, names: Sequence[str]) -> list[bytes | None]:
+def _keys(rows: pa.Table, names: Sequence[str]) -> Sequence[bytes | None]:
+    if not names and _is_plain(rows.schema) and "key" in rows.column_names:
+        names = ("key",)
     if not names:
         return [None] * rows.num_rows
     if len(names) > 1:
@@ -154,42 +160,23 @@ def _template(table: SinkTable) -> Template | None:
     return template
 
 
-def _headers(template: Template | None, rows: pa.Table) -> Sequence[Sequence[tuple[bytes, bytes | None]]]:
-    if template is None:
-        return [()] * rows.num_rows
+def _named(
+    template: Template | None, rows: pa.Table
+) -> tuple[Sequence[Header], Sequence[Sequence[Header]] | None]:
+    """The headers that all rows share, or those of each row; None where there are no such ones."""
+    if template is None or not rows.num_rows:
+        return (), None
     if not template.names:
-        return [_header_values(template.body)] * rows.num_rows
+        return _header_values(template.body), None
     objects = objects_of(rows.select(list(template.names)))
-    return [_header_values(json.loads(template.filled(each))) for each in objects]
+    return (), [_header_values(json.loads(template.filled(each))) for each in objects]
 
 
-def _header_values(body: Mapping[str, Any]) -> list[tuple[bytes, bytes | None]]:
-    return [(name.encode(), _header_value(value)) for name, value in body.items()]
+def _header_values(body: Mapping[str, Any]) -> list[Header]:
+    return [(name, _header_value(value)) for name, value in body.items()]
 
 
 def _header_value(value: Any) -> bytes | None:
     if value is None:
         return None
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
-
-
-def _avro(table: SinkTable) -> Encode:
-    url = options.required(table, URL)
-    try:
-        registry = SchemaRegistry.of(url, table.options.get(USER, ""))
-    except ValueError as error:
-        raise SqlError(f"table {table.name}: {URL} {error}", *table.statement.at(URL)) from None
-    try:
-        avro_schema(table.columns, table.view)
-    except AvroColumnError as error:
-        raise TypeMismatchError(f"table {table.name}: {error}", *table.statement.at("using")) from None
-    subject = table.options.get(SUBJECT, f"{table.options.get('topic', '')}-value")
-    numbers: dict[str, int] = {}
-
-    def encode(_: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
-        schema = avro_schema(rows.schema, table.view)
-        if schema not in numbers:
-            numbers[schema] = registry.register(subject, schema)
-        return avro_values(rows, b"\0" + numbers[schema].to_bytes(4, "big"))
-
-    return encode

@@ -48,11 +48,13 @@ class RegisteredSchema:
         kind: `AVRO`, `PROTOBUF` or `JSON`.
         text: the schema; of Protobuf a serialized FileDescriptorProto in base 64.
         references: the name, the subject and the version of each schema that it refers to.
+        number: of the schema, where it was asked for by its version.
     """
 
     kind: str
     text: str
     references: tuple[tuple[str, str, int], ...]
+    number: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,5 +247,8 @@ def _schema(answer: Any) -> RegisteredSchema:
         raise TypeError("not a schema")
     references: Sequence[dict[str, Any]] = answer.get("references") or ()
     return RegisteredSchema(
-        kind, text, tuple((each["name"], each["subject"], int(each["version"])) for each in references)
+        kind,
+        text,
+        tuple((each["name"], each["subject"], int(each["version"])) for each in references),
+        answer.get("id"),
     )
