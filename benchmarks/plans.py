@@ -36,10 +36,11 @@ from penstock.optimizer.averages import Averaging, AveragingSettings
 from penstock.optimizer.join_measures import JoinAverages, JoinMeasures, Work, work_of_step
 from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
+from penstock.optimizer.join_trees import TreeQuery, every_tree, plan_tree
 from penstock.optimizer.operator_order import UnaryOperator
+from penstock.optimizer.printed_rates import Form
 from penstock.optimizer.probe_orders import cardinality_order, plan_joins
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from penstock_lab.simulate.join_trees import TreeQuery, every_tree, plan_tree
 from penstock_lab.simulate.joins import Phase, drawn, shaped_join
 from penstock_lab.simulate.plan_baselines import CardinalityPolicy
 from penstock_lab.simulate.plans import (
@@ -52,7 +53,6 @@ from penstock_lab.simulate.plans import (
     order_seconds,
     play,
 )
-from penstock_lab.simulate.printed_rates import Form
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

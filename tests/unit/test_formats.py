@@ -45,6 +45,7 @@ from penstock.spark.storage.formats import (
     LANE,
     LOG_RUN,
     NETWORK,
+    PLAN_STATISTICS,
     REPLACED,
     SCHEDULE,
     SINK,
@@ -286,6 +287,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         ),
         lambda layout: SINK.read(layout.sinks["s"]),
         lambda layout: layout.sinks["s"],
+    ),
+    "PLAN_STATISTICS": (
+        lambda layout: PLAN_STATISTICS.put(layout.plan_statistics["l"], {"join": {}, "predicates": {}}),
+        lambda layout: PLAN_STATISTICS.read(layout.plan_statistics["l"]),
+        lambda layout: layout.plan_statistics["l"],
     ),
     "LANE": (
         lambda layout: LANE.put(layout.lanes["l"], {}),

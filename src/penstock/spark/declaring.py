@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
+from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -542,6 +543,11 @@ class Declaring:
         definition, staged.warnings[name] = define_join(
             name, text, flat, below, schemas, staged.relations, self._spark, self.on_arrays
         )
+        lacking = lacking_formula(definition.plan) if self._settings.join_policy == "paper" else None
+        if lacking is not None:
+            raise InputError(
+                f"view {name}: join_policy paper has no formula for {lacking}. Choose output-rate, cardinality or fixed."
+            )
         for stream in definition.streams:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             check_demands(definition.plan, stream, source, host)

@@ -271,6 +271,11 @@ class Layout:
         return StoredDocument(self.ledger, ("refreshed",))
 
     @property
+    def plan_statistics(self) -> StoredDocuments:
+        """What a lane goes on from when it plans, by lane: it changes speed alone."""
+        return StoredDocuments(self.ledger, ("plan_statistics",))
+
+    @property
     def deadlines(self) -> StoredDocument:
         """The views with a deadline."""
         return StoredDocument(self.ledger, ("deadlines",))
