@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.control.policies.call_order import CallsStanding
 from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
@@ -424,8 +425,15 @@ class Declaring:
                     f"{floor:.2f} s. All of its windows will miss it; use a longer deadline."
                 )
 
-    def explain(self, declared: Declared) -> str:
-        """What will run where and why, without starting anything."""
+    def explain(
+        self, declared: Declared, measured: Callable[[str], CallsStanding | None] = lambda _: None
+    ) -> str:
+        """What will run where and why, without starting anything.
+
+        Args:
+            declared: what is declared.
+            measured: gives what a run has measured of a stream's calls of users' functions; None: nothing.
+        """
         lines = []
         for name, stream in declared.streams.items():
             views = declared.on(name).values()
@@ -435,7 +443,7 @@ class Declaring:
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.computed, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
-            calls = explain_calls([each.text for each in bound.calls])
+            calls = explain_calls([each.text for each in bound.calls], measured(name))
             lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             view = deadline.bound.view

@@ -265,6 +265,10 @@ class Layout:
         """The join views and the lanes that answer them."""
         return StoredDocument(self.ledger, ("joins",))
 
+    def call_statistics(self, stream: str) -> StoredDocument:
+        """What the order of a stream's calls of users' functions goes on from: it changes speed alone."""
+        return StoredDocument(self.ledger, ("call_statistics", stream))
+
     @property
     def refreshed(self) -> StoredDocument:
         """The refreshed views and the lanes that answer them."""
