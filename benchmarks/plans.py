@@ -592,18 +592,15 @@ def kept_orders(expect: Expectations, small: bool) -> None:
         plan = shaped_join(inputs, keys)
         kept = kept_runs(plan)
         every = tuple(tuple(each.key for each in kept if each.input == n) for n in range(inputs))
-        merged, joining, needed, single = [], [], [], []
+        merged, joining, needed, single, by_merge = [], [], [], [], []
         for _ in range(20 if small else 150):
             rates = tuple(float(10 ** rng.uniform(2, 5)) for _ in range(inputs))
             equal = {(key, *pair): float(10 ** rng.uniform(-5, -2)) for key, pair in enumerate(keys)}
             statistics = JoinStatistics(rates, (0.0,) * inputs, equal)
             best = plan_joins(JoinModel(plan, statistics, every))
-            used = {
-                (step.input, step.key)
-                for order in best.order.orders
-                for step in order.steps
-                if step.method is Method.MERGE
-            }
+            steps = [step for order in best.order.orders for step in order.steps]
+            used = {(step.input, step.key) for step in steps if step.method is Method.MERGE}
+            by_merge.append(sum(step.method is Method.MERGE for step in steps) / len(steps))
             # an input that nothing is merged with is kept in one order all the same
             orders = [max(1, sum(number == n for number, _ in used)) for n in range(inputs)]
             whole = best.seconds + keeping * sum(
@@ -626,6 +623,11 @@ def kept_orders(expect: Expectations, small: bool) -> None:
             f"{np.median(joining):.2f}, p90 {np.quantile(joining, 0.9):.1f}",
             f"{np.median(needed):.2f}",
             f"{np.median(single):.2f}, p90 {np.quantile(single, 0.9):.2f}",
+        )
+        expect.at_least(
+            f"mean share of steps by merge where all sort orders are kept, {shape}",
+            float(np.mean(by_merge)),
+            0.99,
         )
         if shape.startswith(("chain", "star")):
             expect.at_least(

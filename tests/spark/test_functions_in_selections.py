@@ -217,7 +217,7 @@ def test_the_order_follows_what_was_measured(spark: SparkSession, tmp_path: Path
     told = "\n".join(found.explain(tmp_path / "out").splitlines()[-2:])
     assert told.startswith("    1. quick(id): called for ")
     assert told in run.explain()
-    with pytest.raises(InputError, match="is no results folder"):
+    with pytest.raises(InputError, match="is not a results folder"):
         found.explain(tmp_path / "elsewhere")
     write_orders(tmp_path / "in", 5, 2_000)
     again = Engine(spark).function("slow", slow, "BOOLEAN").function("quick", quick, "BOOLEAN")

@@ -423,7 +423,7 @@ class Engine:
         run = self._execution
         layout = None if output is None else Layout.of(output, None)
         if layout is not None and layout.ledger.reader is None:
-            raise InputError(f"{output} is no results folder. Name the folder that a run writes to.")
+            raise InputError(f"{output} is not a results folder. Name the folder that a run writes to.")
 
         def measured(stream: str) -> CallsStanding | None:
             if layout is not None:
