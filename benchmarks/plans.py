@@ -11,6 +11,7 @@ Run: python benchmarks/plans.py [--small]
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -36,10 +37,12 @@ from penstock.optimizer.averages import Averaging, AveragingSettings
 from penstock.optimizer.join_measures import JoinAverages, JoinMeasures, Work, work_of_step
 from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
+from penstock.optimizer.join_trees import TreeQuery, every_tree, plan_tree
 from penstock.optimizer.operator_order import UnaryOperator
+from penstock.optimizer.printed_rates import Form
 from penstock.optimizer.probe_orders import cardinality_order, plan_joins
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from penstock_lab.simulate.join_trees import TreeQuery, every_tree, plan_tree
+from penstock.spark.lanes.joins.grid import kept_runs
 from penstock_lab.simulate.joins import Phase, drawn, shaped_join
 from penstock_lab.simulate.plan_baselines import CardinalityPolicy
 from penstock_lab.simulate.plans import (
@@ -52,7 +55,6 @@ from penstock_lab.simulate.plans import (
     order_seconds,
     play,
 )
-from penstock_lab.simulate.printed_rates import Form
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -564,6 +566,97 @@ def planning_time(expect: Expectations) -> None:
     expect.at_most("planning time at 6 inputs, ms", milliseconds, 50.0)
 
 
+def kept_orders(expect: Expectations, small: bool) -> None:
+    """What the sort orders that are kept of inputs are worth, and what they take: all of them, those that the best plan
+    merges by, and one an input with tables for the rest."""
+    keeping, size = keeping_seconds()
+    CONSOLE.print(f"to keep a tuple of 24 bytes in one sort order: {keeping * 1e9:.0f} ns, {size:.1f} bytes")
+    shown = Table(
+        "join",
+        "sort orders",
+        "of these merged by",
+        "joining, one an input",
+        "joining and keeping, merged ones",
+        "joining and keeping, one an input",
+        title="Sort orders, by the model; medians of random statistics, all sort orders = 1",
+    )
+    shapes = {
+        "chain of 3": (3, [(0, 1), (1, 2)]),
+        "chain of 4": (4, [(0, 1), (1, 2), (2, 3)]),
+        "star of 4": (4, [(0, 1), (0, 2), (0, 3)]),
+        "cycle of 3": (3, TRIANGLE),
+        "cycle of 4": (4, [(0, 1), (1, 2), (2, 3), (0, 3)]),
+    }
+    rng = np.random.default_rng(5)
+    for shape, (inputs, keys) in shapes.items():
+        plan = shaped_join(inputs, keys)
+        kept = kept_runs(plan)
+        every = tuple(tuple(each.key for each in kept if each.input == n) for n in range(inputs))
+        merged, joining, needed, single, by_merge = [], [], [], [], []
+        for _ in range(20 if small else 150):
+            rates = tuple(float(10 ** rng.uniform(2, 5)) for _ in range(inputs))
+            equal = {(key, *pair): float(10 ** rng.uniform(-5, -2)) for key, pair in enumerate(keys)}
+            statistics = JoinStatistics(rates, (0.0,) * inputs, equal)
+            best = plan_joins(JoinModel(plan, statistics, every))
+            steps = [step for order in best.order.orders for step in order.steps]
+            used = {(step.input, step.key) for step in steps if step.method is Method.MERGE}
+            by_merge.append(sum(step.method is Method.MERGE for step in steps) / len(steps))
+            # an input that nothing is merged with is kept in one order all the same
+            orders = [max(1, sum(number == n for number, _ in used)) for n in range(inputs)]
+            whole = best.seconds + keeping * sum(
+                rate * len(own) for rate, own in zip(rates, every, strict=True)
+            )
+            one = min(
+                plan_joins(JoinModel(plan, statistics, choice)).seconds
+                for choice in product(*(((key,) for key in own) for own in every))
+            )
+            merged.append(len(used) / len(kept))
+            joining.append(one / best.seconds)
+            needed.append(
+                (best.seconds + keeping * sum(r * n for r, n in zip(rates, orders, strict=True))) / whole
+            )
+            single.append((one + keeping * sum(rates)) / whole)
+        shown.add_row(
+            shape,
+            f"{len(kept)} of {inputs} inputs",
+            f"{np.median(merged):.0%}",
+            f"{np.median(joining):.2f}, p90 {np.quantile(joining, 0.9):.1f}",
+            f"{np.median(needed):.2f}",
+            f"{np.median(single):.2f}, p90 {np.quantile(single, 0.9):.2f}",
+        )
+        expect.at_least(
+            f"mean share of steps by merge where all sort orders are kept, {shape}",
+            float(np.mean(by_merge)),
+            0.99,
+        )
+        if shape.startswith(("chain", "star")):
+            expect.at_least(
+                f"share of sort orders that the best plan merges by, {shape}", float(np.median(merged)), 1.0
+            )
+    CONSOLE.print(shown)
+
+
+def keeping_seconds() -> tuple[float, float]:
+    """What it takes to sort and write a tuple of 24 bytes once, seconds of a processor, and its bytes."""
+    rng = np.random.default_rng(2)
+    rows = 200_000
+    columns = {
+        "at": pa.array(np.sort(rng.integers(0, 10**9, rows))).cast(pa.timestamp("us", "UTC")),
+        "k": pa.array(rng.integers(0, 100_000, rows)),
+        "x": pa.array(rng.random(rows)),
+    }
+    grid = Grid((Dimension("k", ("int64",), 2),))
+    plan = RunPlan(("k",), "at", GridRouter(grid, (("k",),)))
+    taken, size = [], 0
+    for _ in range(7):
+        sink = io.BytesIO()
+        begun = time.process_time()
+        write_run(pa.table(columns), plan, sink)
+        taken.append((time.process_time() - begun) / rows)
+        size = len(sink.getvalue())
+    return float(np.median(taken[2:])), size / rows
+
+
 def main(small: bool = False) -> int:
     """Runs everything; 1 where an expectation is not met."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
@@ -574,6 +667,7 @@ def main(small: bool = False) -> int:
     executor_crossover(expect)
     regret(expect, small)
     printed_forms()
+    kept_orders(expect, small)
     planning_time(expect)
     return expect.exit_code
 

@@ -12,6 +12,9 @@ from pydantic_core import PydanticCustomError
 from penstock.errors import InputError
 from penstock.plan.slack import SlackChoice, SlackPolicyName
 
+#: how a join's order is chosen
+JoinPolicyName = Literal["output-rate", "paper", "cardinality", "fixed"]
+
 
 class Settings(BaseModel):
     """What a user may tune; every field has a unit in its name or its description.
@@ -89,6 +92,14 @@ class Settings(BaseModel):
     events_files: int = Field(default=8, ge=1)
     #: which window with a deadline is worked out next: ours, the paper's (k, m) rule with its rho, or a plain one
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
+    #: by what the order of a join is chosen: ours, the paper's formulas as printed, cardinalities, or not at all
+    join_policy: JoinPolicyName = "output-rate"
+    #: share of the running plan's predicted time that another one has to save
+    plan_threshold: float = Field(default=0.05, ge=0, lt=1)
+    #: least time between two changes of a plan
+    plan_dwell_seconds: float = Field(default=10.0, ge=0)
+    #: measurements that plans go by lose half of their weight in this time
+    plan_half_life_seconds: float = Field(default=3.0, gt=0)
     #: so many lost windows of a view with late answers are owed at the most; beyond, the oldest is given up
     late_windows: int = Field(default=100, ge=1, le=10_000)
     #: a refreshed view with more rows is not answered
@@ -154,6 +165,10 @@ class Tuning(TypedDict, total=False):
     events_bytes: int
     events_files: int
     deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
+    join_policy: JoinPolicyName
+    plan_threshold: float
+    plan_dwell_seconds: float
+    plan_half_life_seconds: float
     late_windows: int
     refreshed_rows: int
     retained_plans: int

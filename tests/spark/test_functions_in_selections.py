@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from damage_cases import quarantined
 from engine_cases import rows, script, write_orders
+from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
@@ -213,6 +214,16 @@ def test_the_order_follows_what_was_measured(spark: SparkSession, tmp_path: Path
     place = next(number for number, line in enumerate(lines) if "your functions" in line)
     assert lines[place + 1].strip().startswith("1. quick(id): called for ")
     assert lines[place + 2].strip().startswith("2. slow(id): called for ")
+    told = "\n".join(found.explain(tmp_path / "out").splitlines()[-2:])
+    assert told.startswith("    1. quick(id): called for ")
+    assert told in run.explain()
+    with pytest.raises(InputError, match="is not a results folder"):
+        found.explain(tmp_path / "elsewhere")
+    write_orders(tmp_path / "in", 5, 2_000)
+    again = Engine(spark).function("slow", slow, "BOOLEAN").function("quick", quick, "BOOLEAN")
+    run = answered(again.execute(text), tmp_path / "out")
+    assert not run.events("functions_reordered"), "the order outlasts the run"
+    assert run.events("batch")[0]["function_rows"] < 0.6 * first
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
     wanted = rows(spark.sql("SELECT * FROM orders WHERE slow(id) AND quick(id) AND amount >= 0"))
     assert rows(run.results("both")) == wanted

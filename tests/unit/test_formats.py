@@ -42,9 +42,11 @@ from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import (
     BACKFILL,
     BASE_NUMBER,
+    CALL_STATISTICS,
     LANE,
     LOG_RUN,
     NETWORK,
+    PLAN_STATISTICS,
     REPLACED,
     SCHEDULE,
     SINK,
@@ -286,6 +288,19 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         ),
         lambda layout: SINK.read(layout.sinks["s"]),
         lambda layout: layout.sinks["s"],
+    ),
+    "CALL_STATISTICS": (
+        lambda layout: CALL_STATISTICS.put(
+            layout.call_statistics("s"),
+            {"order": [], "best": [], "tuples": 0, "seconds": [0, 0], "totals": {}, "sums": []},
+        ),
+        lambda layout: CALL_STATISTICS.read(layout.call_statistics("s")),
+        lambda layout: layout.call_statistics("s"),
+    ),
+    "PLAN_STATISTICS": (
+        lambda layout: PLAN_STATISTICS.put(layout.plan_statistics["l"], {"join": {}, "predicates": {}}),
+        lambda layout: PLAN_STATISTICS.read(layout.plan_statistics["l"]),
+        lambda layout: layout.plan_statistics["l"],
     ),
     "LANE": (
         lambda layout: LANE.put(layout.lanes["l"], {}),

@@ -25,6 +25,7 @@ from penstock.plan.joins import (
     TimeBound,
     UserPredicate,
 )
+from penstock.settings import Settings
 from penstock.spark.lanes.joins.explaining import explain_first, standing_document
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
 from penstock.spark.lanes.joins.planning import JoinPlanner
@@ -84,7 +85,7 @@ def of_alone(number: int, runs: dict[KeptRuns, InputRuns]) -> dict[KeptRuns, Inp
 @pytest.fixture
 def planner() -> JoinPlanner:
     moments = itertools.count()
-    return JoinPlanner("star", PLAN, lambda: float(next(moments)))
+    return JoinPlanner("star", PLAN, Settings(), lambda: float(next(moments)))
 
 
 def test_the_order_follows_what_cuts_have_measured(planner: JoinPlanner) -> None:
@@ -240,3 +241,21 @@ def test_a_stream_that_lags_by_a_cut_is_not_taken_to_have_no_partners(planner: J
     for order in standing.running:
         assert order.steps[0].pairs > 0
         assert order.steps[0].step.key is not None
+
+
+def test_a_planner_goes_on_where_an_earlier_one_ended(planner: JoinPlanner) -> None:
+    planner.measured(0, new(0), (), ())
+    planner.measured(1, new(1), (), ())
+    kept = json.loads(json.dumps(planner.document()))
+    moments = itertools.count(100)
+    again = JoinPlanner("star", PLAN, Settings(), lambda: float(next(moments)))
+    assert again.order != planner.order
+    again.restore(kept)
+    assert again.order == planner.order
+    assert again.measured(2, new(2), (), ()) == []
+    assert again.standing is not None
+    assert again.standing.is_known, "how fast event time passes is known"
+    fixed = JoinPlanner("star", PLAN, Settings(join_policy="fixed"), lambda: float(next(moments)))
+    first = fixed.order
+    fixed.restore(kept)
+    assert fixed.order == first

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.optimizer.operator_order import UnaryOperator
-from penstock.plan.joins import Method
-from penstock_lab.simulate.join_trees import (
+from penstock.optimizer.join_trees import (
     PlacedOperator,
     Tree,
     TreeQuery,
@@ -19,7 +17,9 @@ from penstock_lab.simulate.join_trees import (
     every_tree,
     plan_tree,
 )
-from penstock_lab.simulate.printed_rates import Form, WindowJoin
+from penstock.optimizer.operator_order import UnaryOperator
+from penstock.optimizer.printed_rates import Form, WindowJoin
+from penstock.plan.joins import Method
 
 CHAIN = TreeQuery((10.0, 20.0, 30.0), {(0, 1): 0.01, (1, 2): 0.02}, 2.0)
 

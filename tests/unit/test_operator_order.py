@@ -13,7 +13,7 @@ from penstock.optimizer.operator_order import (
     best_order,
     processing_seconds,
 )
-from penstock_lab.simulate.printed_rates import group_rate, passing_share
+from penstock.optimizer.printed_rates import group_rate, passing_share
 
 CHEAP = UnaryOperator("cheap", 0.001, 0.9)
 DEAR = UnaryOperator("dear", 0.100, 0.1)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.optimizer.output_rate import output_rate
+from penstock.optimizer.printed_rates import Form, WindowJoin, projection_rate, selection_rate
 from penstock.plan.joins import Method
-from penstock_lab.simulate.printed_rates import Form, WindowJoin, projection_rate, selection_rate
 
 #: rA = 10, rB = 20, T = 3, s = 0.01, C_N = 1 ms, C_H = 2 ms, |A| = 5, |B| = 4
 JOIN = WindowJoin((10.0, 20.0), 3.0, 0.01, 0.001, 0.002, (5, 4))

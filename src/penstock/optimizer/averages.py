@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,22 @@ class FadingSums:
                 self._include(earlier)
         self._include(measured)
 
+    def document(self) -> list[list[Any]]:
+        """The sums as JSON: [name, number or arrays of numbers] pairs; names are texts, numbers and tuples of such."""
+        return [
+            [_listed(name), each.tolist() if isinstance(each, np.ndarray) else each]
+            for name, each in self._sums.items()
+        ]
+
+    def restore(self, document: list[list[Any]]) -> None:
+        """Takes the sums of an earlier life; only for sums that fade.
+
+        Args:
+            document: see `document`.
+        """
+        for name, each in document:
+            self._sums[_named(name)] = np.asarray(each) if isinstance(each, list) else float(each)
+
     def sum(self, name: Hashable) -> float:
         """A sum of numbers; 0 of what was never measured."""
         return float(self._sums.get(name, 0.0))
@@ -92,3 +109,11 @@ class FadingSums:
     def _include(self, measured: Sums) -> None:
         for name, each in measured.items():
             self._sums[name] = self._sums.get(name, 0.0) + each
+
+
+def _listed(name: Hashable) -> Any:
+    return [_listed(each) for each in name] if isinstance(name, tuple) else name
+
+
+def _named(name: Any) -> Hashable:
+    return tuple(_named(each) for each in name) if isinstance(name, list) else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,6 +143,28 @@ class JoinAverages:
         found |= self._equations(measures.work)
         self._sums.add(measures.seconds, found)
         self._steps.add(measures.seconds, {"seconds": measures.seconds, **_counted(measures.steps)})
+
+    def document(self) -> dict[str, Any]:
+        """What is known, as JSON; what steps did is left out."""
+        return {
+            "sums": self._sums.document(),
+            "sizes": list(self._sizes),
+            "timed": self._is_timed,
+            "keys": sorted(map(list, self._keys)),
+            "pairs": sorted(map(list, self._pairs)),
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Takes what an earlier life knew.
+
+        Args:
+            document: see `document`.
+        """
+        self._sums.restore(document["sums"])
+        self._sizes = tuple(document["sizes"])
+        self._is_timed = bool(document["timed"])
+        self._keys = {(key, left, right) for key, left, right in document["keys"]}
+        self._pairs = {(left, right) for left, right in document["pairs"]}
 
     def are_paced(self, streams: Iterable[int]) -> bool:
         """Whether it is known of streams how much event time they go through in a second."""

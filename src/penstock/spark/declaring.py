@@ -10,9 +10,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.control.policies.call_order import CallsStanding
 from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
+from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
@@ -423,8 +425,15 @@ class Declaring:
                     f"{floor:.2f} s. All of its windows will miss it; use a longer deadline."
                 )
 
-    def explain(self, declared: Declared) -> str:
-        """What will run where and why, without starting anything."""
+    def explain(
+        self, declared: Declared, measured: Callable[[str], CallsStanding | None] = lambda _: None
+    ) -> str:
+        """What will run where and why, without starting anything.
+
+        Args:
+            declared: what is declared.
+            measured: gives what a run has measured of a stream's calls of users' functions; None: nothing.
+        """
         lines = []
         for name, stream in declared.streams.items():
             views = declared.on(name).values()
@@ -434,7 +443,7 @@ class Declaring:
             windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
             place = stream.source.place((*bound.computed, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
-            calls = explain_calls([each.text for each in bound.calls])
+            calls = explain_calls([each.text for each in bound.calls], measured(name))
             lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             view = deadline.bound.view
@@ -542,6 +551,11 @@ class Declaring:
         definition, staged.warnings[name] = define_join(
             name, text, flat, below, schemas, staged.relations, self._spark, self.on_arrays
         )
+        lacking = lacking_formula(definition.plan) if self._settings.join_policy == "paper" else None
+        if lacking is not None:
+            raise InputError(
+                f"view {name}: join_policy paper has no formula for {lacking}. Choose output-rate, cardinality or fixed."
+            )
         for stream in definition.streams:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             check_demands(definition.plan, stream, source, host)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 
+from penstock.control.policies.call_order import CallsStanding
 from penstock.deprecation import warn_deprecated
 from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
@@ -29,6 +30,7 @@ from penstock.spark.functions import (
     register_aggregate,
     registering,
 )
+from penstock.spark.ingest.call_orders import stored_standing
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.provenance.backtest import Wanted, backtest
 from penstock.spark.provenance.why import Asked, why
@@ -409,9 +411,27 @@ class Engine:
         """
         return [str(each) for rules in self._declared.rules.values() for each in rules.refused]
 
-    def explain(self) -> str:
-        """Describe what would run where and why; start nothing."""
-        return self._declaring.explain(self._declared)
+    def explain(self, output: str | Path | None = None) -> str:
+        """Describe what would run where and why; start nothing.
+
+        Args:
+            output: the results folder of a run whose measurements are shown; None: those of the run at hand, if there is one.
+
+        Raises:
+            InputError: there is no results folder.
+        """
+        run = self._execution
+        layout = None if output is None else Layout.of(output, None)
+        if layout is not None and layout.ledger.reader is None:
+            raise InputError(f"{output} is not a results folder. Name the folder that a run writes to.")
+
+        def measured(stream: str) -> CallsStanding | None:
+            if layout is not None:
+                return stored_standing(layout.call_statistics(stream))
+            query = None if run is None else run.queries.get(stream)
+            return None if query is None else query.plans.calls.standing
+
+        return self._declaring.explain(self._declared, measured)
 
     def why(
         self,

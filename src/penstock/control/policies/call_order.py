@@ -9,7 +9,8 @@ Source: Song, Zhang, Lu, Yu, section 5, algorithm 2; the sum over branches is ou
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +82,14 @@ class CallsReordered:
     seconds: float
 
 
+def standing_of(document: Mapping[str, Any]) -> CallsStanding:
+    """The standing that a document of `CallOrderPolicy` has."""
+    totals = {call: CallMeasure(*each) for call, each in document["totals"].items()}
+    return CallsStanding(
+        tuple(document["order"]), document["tuples"], totals, tuple(document["best"]), *document["seconds"]
+    )
+
+
 @dataclass(slots=True)
 class CallOrderPolicy:
     """Keeps the calls of one stream in the order of the least predicted time; its user's thread owns it.
@@ -100,6 +109,27 @@ class CallOrderPolicy:
     def __post_init__(self) -> None:
         self._sums = FadingSums(self.settings.averaging)
         self._gate = SwitchGate(self.settings)
+
+    def document(self) -> dict[str, Any]:
+        """The running order and what is known, as JSON."""
+        standing = self.standing
+        return {
+            "order": list(standing.order),
+            "best": list(standing.best),
+            "tuples": standing.tuples,
+            "seconds": [standing.seconds, standing.best_seconds],
+            "totals": {call: list(astuple(each)) for call, each in standing.totals.items()},
+            "sums": self._sums.document(),
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Goes on from what an earlier life followed and knew.
+
+        Args:
+            document: see `document`.
+        """
+        self.standing = standing_of(document)
+        self._sums.restore(document["sums"])
 
     def order_of(self, calls: Sequence[str]) -> tuple[int, ...]:
         """The numbers of calls in the running order; those that it does not have are behind it, as they are given."""
@@ -136,7 +166,7 @@ class CallOrderPolicy:
             found["passed", call] = measure.passed
             found["seconds", call] = measure.seconds
         for own, pairs in branches.items():
-            found["branch", own] = float(pairs)
+            found["branch", *sorted(own)] = float(pairs)
         self._sums.add(max(seconds, 1e-6), found)
         known = {call: self._operator(call) for call in running if self._sums.sum(("pairs", call))}
         ranked = tuple(each.name for each in best_order([known[call] for call in running if call in known]))
@@ -165,7 +195,7 @@ class CallOrderPolicy:
     ) -> float:
         """What the branches of the newest time take in an order, seconds."""
         return sum(
-            self._sums.sum(("branch", own))
+            self._sums.sum(("branch", *sorted(own)))
             * processing_seconds([known[call] for call in order if call in own and call in known])
             for own in branches
         )

@@ -9,9 +9,10 @@ Source: Song, Zhang, Lu, Yu, section 5 (the dynamic part); thresholds and dwell 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from penstock.optimizer.operator_order import UnaryOperator, best_order, process
 from penstock.optimizer.output_rate import output_rate
 from penstock.optimizer.probe_orders import PlannedJoin, PlannedOrder, plan_joins
 from penstock.plan.joins import JoinOrder
+from penstock.settings import Settings
 
 #: half-lives, or windows, after which a stream that brings nothing counts as silent
 _SILENT = 2.0
@@ -49,6 +51,15 @@ class SwitchSettings:
     least_seconds: float = 0.001
     dwell_seconds: float = 10.0
     averaging: AveragingSettings = field(default_factory=AveragingSettings)
+
+    @classmethod
+    def of(cls, settings: Settings) -> SwitchSettings:
+        """Those that a user has chosen."""
+        return cls(
+            threshold=settings.plan_threshold,
+            dwell_seconds=settings.plan_dwell_seconds,
+            averaging=AveragingSettings(seconds=settings.plan_half_life_seconds),
+        )
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < 1:
@@ -128,6 +139,37 @@ class OperatorsStanding:
     best_seconds: float
 
 
+class JoinChoice(Protocol):
+    """Chooses orders of joins by something else than the predicted output rate."""
+
+    @property
+    def reason(self) -> str:
+        """Why an order is followed, for people."""
+        ...
+
+    def order(self, model: JoinModel) -> JoinOrder | None:
+        """The order to follow under the newest statistics; None: the running one."""
+        ...
+
+
+class OperatorChoice(Protocol):
+    """Chooses orders of unary operators by something else than the least predicted time."""
+
+    @property
+    def reason(self) -> str:
+        """Why an order is followed, for people."""
+        ...
+
+    def operators(self, running: Sequence[UnaryOperator], rate: float) -> Sequence[UnaryOperator]:
+        """The order to follow.
+
+        Args:
+            running: the operators in the order they run in, as measured.
+            rate: tuples a second that come.
+        """
+        ...
+
+
 class JoinOrderPolicy:
     """Keeps every join's order the one with the largest predicted output rate.
 
@@ -135,11 +177,17 @@ class JoinOrderPolicy:
         settings: parameters, the same for all joins.
         clock: seconds, of any beginning.
         costs: what unit costs are believed to be before they are measured.
+        choice: chooses orders otherwise; None: by the largest predicted output rate.
     """
 
     def __init__(
-        self, settings: SwitchSettings, clock: Callable[[], float], costs: UnitCosts | None = None
+        self,
+        settings: SwitchSettings,
+        clock: Callable[[], float],
+        costs: UnitCosts | None = None,
+        choice: JoinChoice | None = None,
     ) -> None:
+        self._choice = choice
         self._settings = settings
         self._clock = clock
         self._believed = costs
@@ -149,12 +197,26 @@ class JoinOrderPolicy:
         """Takes an event and returns the actions it gives rise to."""
         if isinstance(event, JoinBound):
             averages = JoinAverages(self._settings.averaging, self._believed)
-            self._joins[event.stream] = _Join(event, event.running, averages, SwitchGate(self._settings))
+            gate = SwitchGate(self._settings)
+            self._joins[event.stream] = _Join(event, event.running, averages, gate, self._choice)
         elif isinstance(event, JoinMeasured):
             join = self._joins.get(event.stream)
             if join is not None and join.bound.version == event.version:
                 return join.measured(event, self._clock())
         return []
+
+    def statistics(self, stream: str) -> dict[str, Any]:
+        """What is known of a join, as JSON."""
+        return self._joins[stream].averages.document()
+
+    def restore(self, stream: str, statistics: Mapping[str, Any]) -> None:
+        """Takes what an earlier life knew of a join.
+
+        Args:
+            stream: the join.
+            statistics: see `statistics`.
+        """
+        self._joins[stream].averages.restore(statistics)
 
     def standing(self, stream: str) -> JoinStanding | None:
         """How a join's running order stands by the newest statistics; None before anything was measured."""
@@ -168,9 +230,16 @@ class OperatorOrderPolicy:
     Args:
         settings: parameters, the same for all groups.
         clock: seconds, of any beginning.
+        choice: chooses orders otherwise; None: by the least predicted time.
     """
 
-    def __init__(self, settings: SwitchSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: SwitchSettings,
+        clock: Callable[[], float],
+        choice: OperatorChoice | None = None,
+    ) -> None:
+        self._choice = choice
         self._settings = settings
         self._clock = clock
         self._groups: dict[str, _Group] = {}
@@ -179,12 +248,26 @@ class OperatorOrderPolicy:
         """Takes an event and returns the actions it gives rise to."""
         if isinstance(event, OperatorsBound):
             sums = FadingSums(self._settings.averaging)
-            self._groups[event.stream] = _Group(event, event.running, sums, SwitchGate(self._settings))
+            gate = SwitchGate(self._settings)
+            self._groups[event.stream] = _Group(event, event.running, sums, gate, self._choice)
         elif isinstance(event, OperatorsMeasured):
             group = self._groups.get(event.stream)
             if group is not None and group.bound.version == event.version:
                 return group.measured(event, self._clock())
         return []
+
+    def statistics(self, stream: str) -> list[list[Any]]:
+        """What is known of a group, as JSON."""
+        return self._groups[stream].sums.document()
+
+    def restore(self, stream: str, statistics: list[list[Any]]) -> None:
+        """Takes what an earlier life knew of a group.
+
+        Args:
+            stream: the group.
+            statistics: see `statistics`.
+        """
+        self._groups[stream].sums.restore(statistics)
 
     def standing(self, stream: str) -> OperatorsStanding | None:
         """How a group's running order stands by the newest statistics; None before all of it was measured."""
@@ -223,6 +306,17 @@ class SwitchGate:
         self.switched = now
         return True
 
+    def lets_dwell(self, now: float) -> bool:
+        """Whether the last switch is old enough for another one; if so, that counts as made.
+
+        Args:
+            now: by the clock.
+        """
+        if self.switched is not None and now - self.switched < self.settings.dwell_seconds:
+            return False
+        self.switched = now
+        return True
+
     def figures(self) -> Figures:
         """The settings, for those who read why something was switched."""
         return {
@@ -238,6 +332,7 @@ class _Join:
     running: JoinOrder
     averages: JoinAverages
     gate: SwitchGate
+    choice: JoinChoice | None = None
     standing: JoinStanding | None = None
     #: by stream for how many seconds it has brought nothing
     silent: dict[int, float] = field(default_factory=dict)
@@ -251,9 +346,9 @@ class _Join:
         streams = model.firsts()
         # by bounds on event times, and by the clock alone, a replay has far too many partners
         is_paced = not self.bound.plan.bounds or self.averages.are_paced(streams)
-        if self._all_come(streams, event) and is_paced and self.gate.lets(before, best.seconds, now):
-            found = [self._switch(model, best, before)]
-            self.running = best.order
+        if self._all_come(streams, event) and is_paced:
+            found = self._switches(model, best, before, now)
+        if found:
             self.averages.order_switched()
         orders = tuple(PlannedOrder(each.first, model.follow(each)) for each in self.running.orders)
         seconds = sum(each.seconds for each in orders)
@@ -268,6 +363,25 @@ class _Join:
             best,
         )
         return found
+
+    def _switches(self, model: JoinModel, best: PlannedJoin, before: float, now: float) -> list[Action]:
+        if self.choice is None:
+            if not self.gate.lets(before, best.seconds, now):
+                return []
+            self.running = best.order
+            return [self._switch(model, best, before)]
+        order = self.choice.order(model)
+        if order is None or order == self.running or not self.gate.lets_dwell(now):
+            return []
+        self.running = order
+        seconds = model.seconds(order)
+        figures: Figures = {
+            "dwell_seconds": self.gate.settings.dwell_seconds,
+            "seconds_before": before,
+            "seconds": seconds,
+            "best_seconds": best.seconds,
+        }
+        return [SwitchJoin(self.bound.stream, self.bound.version, self.choice.reason, figures, order)]
 
     def _all_come(self, streams: Sequence[int], event: JoinMeasured) -> bool:
         """Whether all streams bring tuples these days: by the rate of one that does not, every way to search it looks free,
@@ -311,6 +425,7 @@ class _Group:
     running: tuple[str, ...]
     sums: FadingSums
     gate: SwitchGate
+    choice: OperatorChoice | None = None
     standing: OperatorsStanding | None = None
 
     def measured(self, event: OperatorsMeasured, now: float) -> list[Action]:
@@ -334,15 +449,22 @@ class _Group:
         best = best_order([known[name] for name in self.running])
         before, after = processing_seconds([known[name] for name in self.running]), processing_seconds(best)
         rate = max((self.sums.ratio(("tuples", name), "period") for name in self.running), default=0.0)
-        switches = self.gate.lets(before, after, now, rate)
+        if self.choice is None:
+            followed: Sequence[UnaryOperator] = best
+            switches = self.gate.lets(before, after, now, rate)
+        else:
+            followed = self.choice.operators([known[name] for name in self.running], rate)
+            is_other = tuple(each.name for each in followed) != self.running
+            switches = is_other and self.gate.lets_dwell(now)
+        taken = processing_seconds(followed) if switches else before
         if switches:
-            self.running = tuple(operator.name for operator in best)
+            self.running = tuple(operator.name for operator in followed)
         self.standing = OperatorsStanding(
             tuple(
                 MeasuredOperator(known[name], self.sums.ratio(("tuples", name), "period"))
                 for name in self.running
             ),
-            after if switches else before,
+            taken,
             tuple(operator.name for operator in best),
             after,
         )
@@ -351,13 +473,16 @@ class _Group:
         figures: dict[str, float | int | str] = {
             **self.gate.figures(),
             "seconds_before": before,
-            "seconds": after,
+            "seconds": taken,
         }
-        for operator in best:
+        for operator in followed:
             figures[f"seconds of {operator.name}"] = operator.seconds
             figures[f"selectivity of {operator.name}"] = operator.selectivity
-        reason = (
-            f"a tuple is predicted to take {after:.3g} s instead of {before:.3g} s, {1 - after / before:.1%} less, "
-            f"threshold {self.gate.settings.threshold:.1%}"
-        )
+        if self.choice is None:
+            reason = (
+                f"a tuple is predicted to take {after:.3g} s instead of {before:.3g} s, {1 - after / before:.1%} less, "
+                f"threshold {self.gate.settings.threshold:.1%}"
+            )
+        else:
+            reason = self.choice.reason
         return [ReorderOperators(self.bound.stream, self.bound.version, reason, figures, self.running)]

@@ -154,14 +154,16 @@ class BatchAnswerer:
         figures = figures_of(batch, plan, offsets, ran.reports, ran.counts, self._plans.demanding)
         self._keep_pace(ran.bound, figures)
         arrived = self._arrivals.of(ran.bound, ran.counts)
+        calls = plan.program.calls
+        self._plans.calls.measured(calls, batch, ran.counts, ran_at - began)
         with self._entry(figures, ran.reports, arrived) as entry:
-            self._publisher.publish(batch, ran.reports, figures, puts=entry, expect=dict.fromkeys(entry))
+            puts = {**entry, **self._plans.calls.due(calls)}
+            self._publisher.publish(batch, ran.reports, figures, puts=puts, expect=dict.fromkeys(entry))
         failpoint("manifest_written", batch)
         self._time_limit.add(figures)
         spent = Spent(bound_at - began, ran_at - bound_at, time.perf_counter() - ran_at)
         self._files.answered(ran.bound.stamps)
         self._tell(plan, ran, figures, spent)
-        self._plans.calls.measured(plan.program.calls, batch, ran.counts, spent.whole)
         version = bound.program.version
         self._published()
         self._on_batch(

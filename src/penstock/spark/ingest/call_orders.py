@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from penstock.control.policies.call_order import CallMeasure, CallOrderPolicy, CallsStanding
+from penstock.control.policies.call_order import CallMeasure, CallOrderPolicy, CallsStanding, standing_of
 from penstock.control.policies.output_rate import SwitchSettings
+from penstock.errors import CheckpointError
 from penstock.monitor.figures import counted
 from penstock.operators.functions.judging import CallsProgram
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.spark.storage.events import EventLog
+from penstock.spark.storage.formats import CALL_STATISTICS
+from penstock.spark.storage.ledger_documents import StoredDocument
 
 _log = logging.getLogger(__name__)
 
+#: least time between two documents
+_EVERY_SECONDS = 1.0
 #: calls that `explain` and an event show
 _SHOWN = 50
 
@@ -29,13 +34,39 @@ class CallOrders:
         stream: the stream's name.
         events: the event log.
         settings: thresholds, dwell time and half-life.
+        document: where what is measured outlasts the run.
     """
 
-    def __init__(self, stream: str, events: EventLog, settings: SwitchSettings) -> None:
+    def __init__(
+        self, stream: str, events: EventLog, settings: SwitchSettings, document: StoredDocument
+    ) -> None:
         self._stream = stream
         self._events = events
         self._lock = threading.Lock()
         self._policy = CallOrderPolicy(settings, time.monotonic)
+        self._document = document
+        self._put: float | None = None
+        try:
+            found = CALL_STATISTICS.read(document)
+            if found is not None:
+                self._policy.restore(found)
+        except (CheckpointError, KeyError, ValueError, TypeError) as error:
+            _log.warning("%s cannot be used: %s. Planning starts without it.", document, error)
+
+    @property
+    def standing(self) -> CallsStanding:
+        """How the running order stands."""
+        with self._lock:
+            return self._policy.standing
+
+    def due(self, program: CallsProgram | None) -> dict[StoredDocument, dict[str, Any]]:
+        """What the commit of the batch at hand puts; nothing where that was done a short time ago."""
+        now = time.monotonic()
+        if program is None or (self._put is not None and now - self._put < _EVERY_SECONDS):
+            return {}
+        self._put = now
+        with self._lock:
+            return {self._document: CALL_STATISTICS.stamped(self._policy.document())}
 
     def order(self, program: CallsProgram | None) -> tuple[int, ...]:
         """The numbers of a program's calls as the next batch runs them."""
@@ -83,20 +114,28 @@ class CallOrders:
         if program is None:
             return []
         order = self.order(program)
-        with self._lock:
-            standing = self._policy.standing
+        standing = self.standing
         return explain_calls([program.calls[number].text for number in order], standing)
+
+
+def stored_standing(document: StoredDocument) -> CallsStanding | None:
+    """How a run's order of calls stood when it last stored that; None where it never did."""
+    found = CALL_STATISTICS.read(document)
+    return None if found is None else standing_of(found)
 
 
 def explain_calls(calls: list[str], standing: CallsStanding | None = None) -> list[str]:
     """Calls in their order, in lines.
 
     Args:
-        calls: the calls.
+        calls: the calls; those of which the order is known are shown in it.
         standing: what was measured of them; None: nothing was.
     """
     if not calls:
         return []
+    if standing is not None:
+        places = {call: place for place, call in enumerate(standing.order)}
+        calls = sorted(calls, key=lambda call: places.get(call, len(places)))
     measured = standing is not None and standing.tuples > 0
     lines = [
         "  your functions, in this order, for rows that satisfy everything else of a condition"

@@ -95,7 +95,7 @@ class StreamPlans:
         self._time_limit = time_limit
         self._compiler = PlanCompiler(spark, stream, source, settings, shards, functions)
         #: the order in which users' functions are called
-        self.calls = CallOrders(stream, events, SwitchSettings())
+        self.calls = CallOrders(stream, events, SwitchSettings.of(settings), log.call_statistics)
         self._too_late = too_late
         #: tells this registry's programs from others' in the workers' caches
         self._identity = uuid.uuid4().hex

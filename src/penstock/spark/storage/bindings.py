@@ -198,6 +198,8 @@ class PlanLog:
     """The plan versions of one stream and the batches bound to them."""
 
     def __init__(self, layout: Layout, stream: str) -> None:
+        #: what the order of users' functions goes on from
+        self.call_statistics = layout.call_statistics(stream)
         self._plans = layout.plans(stream)
         self._bindings = layout.bindings(stream)
         self._stream = stream

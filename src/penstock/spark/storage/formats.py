@@ -141,6 +141,10 @@ LOG_RUN = Format("the tuples of a stretch of a log", 1, ("first", "name", "bytes
 LOG_KEPT = Format("how far back a log reaches", 1, ("first", "before", "since", "lacks", "joined"))
 LOG_READER = Format("the position of a reader of a log", 1, ("number",))
 LANE = Format("a lane", 1)
+CALL_STATISTICS = Format(
+    "the statistics of users' functions", 1, ("order", "best", "tuples", "seconds", "totals", "sums")
+)
+PLAN_STATISTICS = Format("the statistics of a join's plan", 1, ("join", "predicates"))
 STATIC = Format("the version of a static table", 1, ("version", "files"))
 SINK = Format("the place of a sink", 1, ("id", "since", "delivered", "feeds", "planned"))
 CUT = Format("a cut of a lane", 1, ("number", "before", "until", "orders"))

@@ -265,10 +265,19 @@ class Layout:
         """The join views and the lanes that answer them."""
         return StoredDocument(self.ledger, ("joins",))
 
+    def call_statistics(self, stream: str) -> StoredDocument:
+        """What the order of a stream's calls of users' functions goes on from: it changes speed alone."""
+        return StoredDocument(self.ledger, ("call_statistics", stream))
+
     @property
     def refreshed(self) -> StoredDocument:
         """The refreshed views and the lanes that answer them."""
         return StoredDocument(self.ledger, ("refreshed",))
+
+    @property
+    def plan_statistics(self) -> StoredDocuments:
+        """What a lane goes on from when it plans, by lane: it changes speed alone."""
+        return StoredDocuments(self.ledger, ("plan_statistics",))
 
     @property
     def deadlines(self) -> StoredDocument:

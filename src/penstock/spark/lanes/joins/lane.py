@@ -41,6 +41,7 @@ from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.predicates import PredicatePlanner
 from penstock.spark.lanes.joins.progress import STREAMS, StreamProgress, followed, progress_of
 from penstock.spark.lanes.joins.static_runs import StaticRuns
+from penstock.spark.lanes.joins.statistics import PlanStatistics
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.shared_jobs import SharedJobs
@@ -115,9 +116,11 @@ class JoinLane(CutLane):
         self._kind = view_kind(registered.number, self._view)
         self._explosions = Explosions(self.plan, self.name, self._view, context.events)
         self._book: StatusBook | None = None
-        self.planner = JoinPlanner(registered.definition.name, self.plan)
+        self.planner = JoinPlanner(registered.definition.name, self.plan, context.settings)
         self.balance = CellBalance(self._grid.cells, context.spark.sparkContext.defaultParallelism)
-        self.predicates = PredicatePlanner(context.spark, self.plan, context.functions)
+        self.predicates = PredicatePlanner(context.spark, self.plan, context.functions, context.settings)
+        self._statistics = PlanStatistics(context.layout.plan_statistics[self.name])
+        self._statistics.restore(self.planner, self.predicates)
         most_delay = int(context.settings.max_delay_seconds * 1e6)
         self._due_times = DueTimes(self.plan, self.readers, most_delay) if self.plan.withdraws else None
         self._due_until: int | None = None
@@ -181,7 +184,7 @@ class JoinLane(CutLane):
         }
         if due is not None:
             self._due_until = figures[DUE] = due.until
-        return CutAnswer(made, figures)
+        return CutAnswer(made, figures, puts=self._statistics.due(self.planner, self.predicates))
 
     def _due_before(self) -> int:
         """Up to which event time left tuples were due with the last cut."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.control.actions import SwitchJoin
 from penstock.control.events import JoinBound, JoinMeasured
-from penstock.control.policies.output_rate import JoinOrderPolicy, JoinStanding, SwitchSettings
+from penstock.control.policies.join_choices import join_policy
+from penstock.control.policies.output_rate import JoinStanding, SwitchSettings
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.optimizer.join_measures import JoinMeasures, StepCount, Work, equal_pairs
 from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.settings import Settings
 from penstock.spark.lanes.joins.grid import KeptRuns, kept_runs
-from penstock.spark.lanes.joins.orders import first_order
+from penstock.spark.lanes.joins.orders import ORDERS, first_order
 
 #: keys of an input that are compared with those of others, a cut
 _SAMPLED = 2_000
@@ -34,10 +37,17 @@ class JoinPlanner:
     Args:
         view: the view's name.
         plan: the join.
+        settings: which policy chooses, by which thresholds.
         clock: seconds, for rates and dwell times.
     """
 
-    def __init__(self, view: str, plan: JoinPlan, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        view: str,
+        plan: JoinPlan,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._view = view
         self._plan = plan
         kept = kept_runs(plan)
@@ -46,14 +56,34 @@ class JoinPlanner:
         )
         #: how the next cut is joined; replaced as a whole
         self.order: JoinOrder = first_order(plan)
-        self._policy = JoinOrderPolicy(SwitchSettings(), clock)
-        self._policy.handle(JoinBound(view, _VERSION, plan, self.order, sorted_by))
+        self._policy = join_policy(settings.join_policy, SwitchSettings.of(settings), clock)
+        self._sorted_by = sorted_by
+        self._is_fixed = settings.join_policy == "fixed"
+        self._bind()
         self._clock = clock
         self._measured = clock()
         #: by input that has runs of it, keys of its newest tuples
         self._samples: dict[KeptRuns, npt.NDArray[np.int64]] = {}
         #: by stream, the median event time of its newest tuples, seconds
         self._middles: dict[int, float] = {}
+
+    def document(self) -> dict[str, Any]:
+        """The running order and the statistics, as JSON."""
+        return {"order": ORDERS.document(self.order), "statistics": self._policy.statistics(self._view)}
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Goes on from what an earlier life followed and knew.
+
+        Args:
+            document: see `document`.
+        """
+        if not self._is_fixed:
+            self.order = ORDERS.value(document["order"])
+        self._bind()
+        self._policy.restore(self._view, document["statistics"])
+
+    def _bind(self) -> None:
+        self._policy.handle(JoinBound(self._view, _VERSION, self._plan, self.order, self._sorted_by))
 
     @property
     def standing(self) -> JoinStanding | None:

@@ -11,12 +11,14 @@ from pyspark.sql import SparkSession
 
 from penstock.control.actions import ReorderOperators
 from penstock.control.events import OperatorMeasure, OperatorsBound, OperatorsMeasured
-from penstock.control.policies.output_rate import OperatorOrderPolicy, OperatorsStanding, SwitchSettings
+from penstock.control.policies.join_choices import operator_policy
+from penstock.control.policies.output_rate import OperatorsStanding, SwitchSettings
 from penstock.errors import InputError
 from penstock.operators.functions.caller import FunctionProgram
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.joins import JoinPlan, UserPredicate
+from penstock.settings import Settings
 from penstock.spark.analysis.arguments import argument, given_type
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.joins.user_predicates import VALUE
@@ -33,6 +35,7 @@ class PredicatePlanner:
         spark: the session.
         plan: the join.
         functions: the users' functions by name.
+        settings: which policy chooses, by which thresholds.
         clock: seconds, for rates and dwell times.
 
     Raises:
@@ -44,6 +47,7 @@ class PredicatePlanner:
         spark: SparkSession,
         plan: JoinPlan,
         functions: Mapping[str, Callable[..., Any]],
+        settings: Settings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
@@ -52,10 +56,35 @@ class PredicatePlanner:
         self._names = tuple(each.text for each in plan.predicates)
         #: numbers of the plan's predicates as the next cut runs them; replaced as a whole
         self.order: tuple[int, ...] = tuple(range(len(self._names)))
-        self._policy = OperatorOrderPolicy(SwitchSettings(), clock)
-        self._policy.handle(OperatorsBound(plan.name, _VERSION, self._names))
+        self._is_fixed = settings.join_policy == "fixed"
+        self._policy = operator_policy(settings.join_policy, SwitchSettings.of(settings), clock)
+        self._bind()
         self._clock = clock
         self._measured = clock()
+
+    def document(self) -> dict[str, Any]:
+        """The running order and the statistics, as JSON."""
+        return {
+            "order": [self._names[number] for number in self.order],
+            "statistics": self._policy.statistics(self._plan.name),
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Goes on from what an earlier life followed and knew.
+
+        Args:
+            document: see `document`; one of other predicates changes nothing.
+        """
+        if sorted(document["order"]) != sorted(self._names):
+            return
+        if not self._is_fixed:
+            self.order = tuple(self._names.index(name) for name in document["order"])
+        self._bind()
+        self._policy.restore(self._plan.name, document["statistics"])
+
+    def _bind(self) -> None:
+        running = tuple(self._names[number] for number in self.order)
+        self._policy.handle(OperatorsBound(self._plan.name, _VERSION, running))
 
     @property
     def standing(self) -> OperatorsStanding | None:

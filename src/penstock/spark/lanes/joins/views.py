@@ -90,6 +90,7 @@ class JoinViews:
         Cuts(self._layout.cuts(gone.lane)).clear()
         forget_static_tables(self._layout, gone.lane)
         self._layout.lanes[gone.lane].remove()
+        self._layout.plan_statistics[gone.lane].remove()
 
     def asked(self, stream: str) -> list[Asked]:
         """What the views ask of a stream."""

@@ -18,8 +18,8 @@ from penstock.optimizer.operator_order import (
     best_order,
     processing_seconds,
 )
+from penstock.optimizer.printed_rates import Form, WindowJoin, group_rate, passing_share
 from penstock.plan.joins import Method
-from penstock_lab.simulate.printed_rates import Form, WindowJoin, group_rate, passing_share
 
 #: up to so many streams all trees without cross products are looked at
 ENUMERATED_STREAMS = 6
