@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from penstock.control.policies.deadlines.admission import ViewLoad, admission
 from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.monitor.admission import admission_lines
-from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
+from penstock.plan.deadlines import DeadlineQuery, DeadlineView, LossConstraint, UserCall, WindowSpan
+from penstock.plan.windows import ErrorBound, WindowPlan, Windows
+from penstock.spark.lanes.deadlines.estimates import estimated_lines, estimated_loads
 from penstock_lab.simulate.deadlines import DrawnCosts, PlayedDeadlines, SimulatedQuery, load, play
 
 #: windows of the view that slides slowest; the queues of the others are longer than any deadline by then
@@ -142,4 +145,40 @@ def test_the_status_says_what_is_asked_and_which_promises_cannot_be_kept() -> No
     assert one[1:] == [
         "LOSS(1, 8) of view v cannot be kept: its windows take 1.20 processors, and they are computed one after the other"
     ]
+    without = list(admission_lines({"v": _view(k=8, asked=1.4, least=0.0)}))
+    assert without == ["views with a deadline ask for 1.40 of 1 processor"], "it promises nothing"
     assert not list(admission_lines({"v": {"standing": {"load": None, "processors": 1}}, "w": {}}))
+
+
+def _declared(
+    slide: int, deadline: float, loss: LossConstraint, calls: tuple[UserCall, ...] = ()
+) -> DeadlineView:
+    query = DeadlineQuery("v", deadline, loss)
+    plan = WindowPlan("v", "ts", Windows(10_000_000, slide), (), (), ErrorBound(0.1, 0.1))
+    return DeadlineView(query, plan, calls, late=False, columns=())
+
+
+def test_before_a_run_windows_that_are_due_together_are_estimated_to_share_jobs() -> None:
+    """A hundred windows a second, two jobs: each takes 4 ms and its share of a job."""
+    views = {f"v{number}": _declared(500_000, 2.0, LossConstraint(1, 4)) for number in range(50)}
+    loads = estimated_loads(views, 0.07)
+    assert sum(each.asked for each in loads.values()) == pytest.approx(100 * 0.004 + 2 * 0.07)
+    assert sum(each.least for each in loads.values()) == pytest.approx(0.54 * 0.75)
+    assert not estimated_loads({}, 0.07)
+
+
+def test_the_estimate_names_promises_that_cannot_be_kept() -> None:
+    call = UserCall("total", ("x",), pa.int64())
+    views = {
+        "often": _declared(1_000, 5.0, LossConstraint(0, 8), (call,)),
+        "hasty": _declared(10_000_000, 0.05, LossConstraint(1, 8)),
+    }
+    told, broken = estimated_lines(views, 0.07, 2)
+    assert told.startswith("views with a deadline ask for 74.00 of 2 processors, "), (
+        "one order of a view runs at a time"
+    )
+    assert "1000 windows a second and 0.07 s for each job, without the time of your own aggregates" in told
+    assert list(broken) == [
+        "LOSS(0, 8) of view often cannot be kept: its windows take 73.99 processors, and they are computed one after the other",
+        "LOSS(1, 8) of view hasty cannot be kept: a window takes 0.07 s of the 0.05 s until its deadline",
+    ]

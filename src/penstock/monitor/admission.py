@@ -30,7 +30,7 @@ def measured_loads(views: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vi
 def asked_words(found: Admission) -> str:
     """Format what is asked: 'ask for 1.70 of 2 processors'."""
     asked = f"ask for {found.asked:.2f} of {counted(found.processors, 'processor')}"
-    if found.least < found.asked:
+    if 0 < found.least < found.asked:
         asked += f", {found.least:.2f} if each loses as many windows as its LOSS lets"
     return asked
 
