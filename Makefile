@@ -113,6 +113,7 @@ bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures
 
 bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2
 	$(BIN)/python benchmarks/deadlines_spark.py
+	$(BIN)/python benchmarks/deadlines_many.py
 
 bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory and files over 24,000 windows (WINDOWS)
 	$(BIN)/python benchmarks/deadlines_memory.py --windows $(WINDOWS)

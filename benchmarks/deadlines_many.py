@@ -17,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,29 @@ def wrong(spark: SparkSession, folder: Path, run: Run, views: int, hop: float) -
     return found, count
 
 
+def processor_seconds() -> Counter[str]:
+    """What this process, its JVM and its Python workers have used, those of orders by themselves: they have a lower priority."""
+    used: Counter[str] = Counter()
+    parents, seconds, priority, names = {}, {}, {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = place.read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue
+        number, fields = int(place.parent.name), rest.split()
+        parents[number], priority[number], names[number] = int(fields[1]), int(fields[16]), name
+        seconds[number] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = os.getpid()
+    for number, name in names.items():
+        if number == own:
+            used["driver"] += seconds[number]
+        elif name == "java":
+            used["JVM"] += seconds[number] if parents[number] == own else 0
+        elif names.get(parents.get(parents[number], 0)) == "java":
+            used["workers of orders" if priority[number] else "workers of the ingest"] += seconds[number]
+    return used
+
+
 def main() -> int:
     """Measures, prints; 1 where something did not hold."""
     parser = argparse.ArgumentParser(
@@ -95,11 +119,12 @@ def main() -> int:
         run = engine.start(folder / "out")
         try:
             with seen_outcomes(folder / "out") as outcomes:
-                used = time.process_time()
                 seconds = WARM_SECONDS + given.seconds + REST_SECONDS
                 with fed_stream(folder / "in", seconds, RATE, GROUPS) as told:
+                    time.sleep(WARM_SECONDS)
+                    used = processor_seconds()
                     fed: Fed = told()
-                used = time.process_time() - used
+                used = processor_seconds() - used
                 time.sleep(SETTLE_SECONDS)
                 events = run.events()
                 mistakes, compared = wrong(spark, folder / "in", run, given.views, hop)
@@ -115,6 +140,7 @@ def main() -> int:
         share = in_time / number
         publications = [each["publish_seconds"] for each in events if each["kind"] == "cut"]
         spark.stop()
+    windows = given.windows * (given.seconds + REST_SECONDS)
     told_of = [
         (
             "windows",
@@ -125,7 +151,10 @@ def main() -> int:
         ("from file to noticed, s", _three(notice)),
         ("an order, s", _three(costs)),
         ("a publication, s", _three(publications)),
-        ("driver's Python, processor", f"{used / seconds:.2f} of a core"),
+        (
+            "processors, ms a window",
+            ", ".join(f"{name} {1e3 * each / windows:.1f}" for name, each in used.items()),
+        ),
     ]
     for name, value in told_of:
         console.print(f"{name:28} {value}", highlight=False)

@@ -484,3 +484,6 @@ def test_a_deadline_counts_from_the_arrival_of_the_tuple_that_closed_the_window(
             assert each["arrived"] >= began
     standing = run.events("cut")[-1]["figures"]["standing"]["v"]
     assert 0 < standing["notice_seconds"] < 30
+    assert standing["processors"] >= 1
+    assert standing["load"]["asked"] > 0
+    assert standing["load"]["available"] < 60

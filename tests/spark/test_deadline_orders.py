@@ -195,6 +195,21 @@ def test_built_in_aggregates_are_those_of_spark(orders: Orders, keys: dict[str, 
         assert (report.work.expired, report.work.carried, report.carried) == (0, False, None)
 
 
+def test_windows_of_kept_partials_are_those_of_spark(orders: Orders) -> None:
+    """In either worker, with tuples that came late, windows that go back, and one that has lost its partials."""
+    keys = {"origin": pa.string(), "level": pa.float64()}
+    view, text = bound(list(BUILT_IN.values()), keys), window_text(list(BUILT_IN), list(keys))
+    lane, is_merged = "kept", []
+    for number, entries in [(0, 1), (0, 1), (1, 1), (3, 2), (3, 3), (-2, 2), (3, 2), (6, 3), (11, 3)]:
+        task = orders.task(view, number=number, entries=entries, lane=lane)
+        report = orders.run(task)
+        assert orders.staged(task, report) == orders.oracle(text, task)
+        assert report.is_kept
+        assert report.work is not None
+        is_merged.append(report.work.carried)
+    assert any(is_merged), "each of two workers has made its own by the third order"
+
+
 def test_a_window_without_tuples_stages_nothing(orders: Orders) -> None:
     report = orders.run(orders.task(bound(list(BUILT_IN.values()), {}), number=500))
     assert (report.outcome, report.work, report.results) == (DONE, WindowWork(0, 0, carried=False), [])

@@ -91,7 +91,9 @@ def test_windows_of_kept_partials_are_those_of_all_tuples(
 
 def _partials(rows: int) -> PanePartials:
     plan = OrderPlan(WindowPlan("v", "ts", Windows(4, 4), (), AGGREGATES[:1], ErrorBound(0.1, 0.1)))
-    spread = [(4 * number, 0, None, 1) for number in range(rows)]
+    spread: list[tuple[int, int, float | None, int | None]] = [
+        (4 * number, 0, None, 1) for number in range(rows)
+    ]
     return work_out_from_panes(plan, Extent(0, 4, 1), _tuples(spread, -1, 0), -1, None)[1]
 
 

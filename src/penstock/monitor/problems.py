@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
+from penstock.monitor.admission import admission_lines
 from penstock.monitor.book import Document
 from penstock.monitor.figures import counted, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
@@ -45,6 +47,7 @@ def problem_lines(document: Document) -> Iterator[str]:
     for name, view in document["views"].items():
         if not view.get("dropped"):
             yield from _of_view(name, view)
+    yield from islice(admission_lines(document["views"]), 1, None)
     output = shlex.quote(document["output"])
     for name, stream in streams.items():
         yield from _of_records(name, stream, output, is_named=name in lost)

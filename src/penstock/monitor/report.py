@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from itertools import islice
 
+from penstock.monitor.admission import admission_lines
 from penstock.monitor.book import Document
 from penstock.monitor.details import detail_lines
 from penstock.monitor.figures import clock, counted, roughly, since
@@ -49,6 +51,7 @@ def status_lines(document: Document, *, verbose: bool = False) -> Iterator[str]:
         yield ""
         yield view_totals(document)
         yield from views
+        yield from islice(admission_lines(document["views"]), 1)
     if verbose:
         yield ""
         yield from detail_lines(document)

@@ -34,8 +34,8 @@ from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.insertions import check_width, insert_view, refuse_reserved, view_of
+from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
-from penstock.spark.lanes.deadlines.floor import order_floor
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
@@ -111,10 +111,6 @@ class Reconciled:
 def _inserts(declared: Declared) -> list[tuple[str, str]]:
     """The table and the query of each INSERT INTO."""
     return [(sink.name, sink.text) for sink in declared.sinks if sink.text]
-
-
-#: an order takes less on any machine that is not swamped: longer deadlines are not held against it
-_SHORT_SECONDS = 1.0
 
 
 class Declaring:
@@ -409,21 +405,11 @@ class Declaring:
         staged.sinks.append(sink)
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
-        """Warns of deadlines that no window can meet."""
-        definitions = {name: staged.views[name].definition for name in declared}
-        short = {
-            name: each.bound.view.query.deadline
-            for name, each in definitions.items()
-            if isinstance(each, DeadlineDefinition)
-        }
-        short = {name: seconds for name, seconds in short.items() if seconds < _SHORT_SECONDS}
-        floor = order_floor(self._spark) if short else 0.0
-        for name, seconds in short.items():
-            if seconds <= floor:
-                staged.warnings.setdefault(name, []).append(
-                    f"the deadline of view {name}, {seconds:g} s, is too short: on this machine an answer takes at least "
-                    f"{floor:.2f} s. All of its windows will miss it; use a longer deadline."
-                )
+        """Warns of deadlines that no window can meet, and of promises that cannot be kept."""
+        views = {name: each.bound.view for name, (_, each) in staged.deadlines.items()}
+        new = [name for name in declared if name in views]
+        for name, warning in deadline_warnings(self._spark, views, new):
+            staged.warnings.setdefault(name, []).append(warning)
 
     def explain(
         self, declared: Declared, measured: Callable[[str], CallsStanding | None] = lambda _: None
@@ -449,6 +435,8 @@ class Declaring:
             view = deadline.bound.view
             plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
             lines.append(explain_deadline(name, stream_name, replace(view, plan=plan)))
+        of_deadlines = {name: each.bound.view for name, (_, each) in declared.deadlines.items()}
+        lines += explain_asked(self._spark, of_deadlines)
         for definition in declared.joins.values():
             lines += explain_first(
                 definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism

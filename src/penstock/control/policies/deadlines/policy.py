@@ -146,6 +146,7 @@ class DeadlinePolicy:
             query.feedback.overloaded,
             query.feedback.failing,
             query.forecast.lag,
+            query.load,
         )
 
     def memory(self, stream: str) -> QueryMemory:

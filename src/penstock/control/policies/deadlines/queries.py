@@ -9,6 +9,7 @@ from math import inf
 
 from penstock.control.actions import AdjustPrediction, ReportViolation
 from penstock.control.events import DeadlineBound
+from penstock.control.policies.deadlines.admission import ViewLoad
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.disciplines import Instance
@@ -96,6 +97,18 @@ class QueryState:
 
     def expected(self, due: float, now: float) -> Sequence[Instance]:
         return self.forecast.until(due, now)
+
+    @property
+    def load(self) -> ViewLoad | None:
+        """What it asks of the processors."""
+        demand, loss, lag = self.demand, self.bound.query.constraint, self.forecast.lag
+        if not demand.whole:
+            return None
+        seconds, least = demand.whole * self.forecast.hop, demand.whole - demand.allowed
+        available = self.bound.query.deadline - lag
+        return ViewLoad(
+            loss.k, loss.m, *(round(each, 6) for each in (demand.whole, least, seconds, available))
+        )
 
     def own(self, seconds: float) -> float:
         """What an order of so many seconds takes itself, and not the job that it shares with others, as the newest ones did; before the first

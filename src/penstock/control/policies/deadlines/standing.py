@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.control.policies.deadlines.admission import ViewLoad
 from penstock.control.policies.deadlines.allowance import CurrentConstraint
 from penstock.control.policies.deadlines.prediction import UnitCosts
 
@@ -40,6 +41,7 @@ class DeadlineStanding:
         costs: unit costs as measured.
         overloaded: by the last monitoring period.
         failing: most instances fail, by the current monitoring period or the last one.
+        load: what it asks of the processors, by its newest instances and measured costs; None while fewer than three are known.
         notice_seconds: from the arrival of the tuple that closes a window until that is known, the mean of the newest ones.
     """
 
@@ -52,3 +54,4 @@ class DeadlineStanding:
     overloaded: bool
     failing: bool
     notice_seconds: float
+    load: ViewLoad | None

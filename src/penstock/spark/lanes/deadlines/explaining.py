@@ -27,11 +27,12 @@ def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
         passed += f" + slack, {learned}"
     loss = query.constraint
     late = "; lost windows are answered late, as revision 1, when cores are idle" if view.late else ""
-    how = (
-        "each window continues from the state of the previous one"
-        if query.incremental
-        else "each window is computed from scratch"
-    )
+    if not view.calls:
+        how = "each window is merged from partial results that are kept of its panes"
+    elif query.incremental:
+        how = "each window continues from the state of the previous one"
+    else:
+        how = "each window is computed from scratch"
     return (
         f"view {name} on {stream} with a deadline: windows are answered within {query.deadline:g} s after the stream's time "
         f"{passed}; at most {loss.k} of {loss.m} consecutive windows may be lost{late}; {how}"

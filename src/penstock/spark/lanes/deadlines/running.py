@@ -108,6 +108,9 @@ class RunningOrders:
         most: lots that run at once.
         work: works orders out.
         woken: is called whenever a lot has come back, by any thread.
+
+    Attributes:
+        most: lots that run at once.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class RunningOrders:
     ) -> None:
         self._spark = spark
         self._name = name
-        self._most = most
+        self.most = most
         self._work = work
         self._woken = woken
         self._threads = ThreadPoolExecutor(most, f"penstock-{name}")
@@ -130,7 +133,7 @@ class RunningOrders:
     @property
     def idle(self) -> int:
         """How many more may run at once."""
-        return self._most - len(self._running)
+        return self.most - len(self._running)
 
     @property
     def next_end(self) -> float | None:
@@ -139,7 +142,7 @@ class RunningOrders:
 
     def warm(self) -> None:
         """Starts the workers of orders, which are others than the ingest's: the first window does not wait for them."""
-        CellJobs(self._spark, self._name, niceness=LOW_PRIORITY).run(_warm, range(self._most))
+        CellJobs(self._spark, self._name, niceness=LOW_PRIORITY).run(_warm, range(self.most))
 
     def start(self, orders: Sequence[RunningOrder]) -> Lot:
         """Begins a lot of orders, in a thread of its own."""

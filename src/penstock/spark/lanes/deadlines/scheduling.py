@@ -245,6 +245,7 @@ class Schedule:
     def _standing(self, view: FollowedView) -> dict[str, Any]:
         found = asdict(self._decisions.policy.standing(view.name))
         del found["outcomes"]
+        found["processors"] = self._running.most
         if view.slack is not None:
             slack = view.slack
             found |= {"slack": slack.slack, "promised": slack.promised, **slack.figures}
