@@ -23,6 +23,7 @@ from penstock.spark.sinks.follower import FollowerContext
 from penstock.spark.sinks.followers import Followers
 from penstock.spark.sinks.marks import Marks
 from penstock.spark.sinks.published import Publications
+from penstock.spark.sources.outside_values import filled
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CATALOG, RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
@@ -147,11 +148,11 @@ class Folder:
     def sink(self, kind: str, view: str = SELECTION, name: str = "target", **options: str) -> Sink:
         """A sink as INSERT INTO declares it."""
         table = CreateTable(name, (), kind, options, 0, 1, f"CREATE TABLE {name}")
-        return table_sink(self._spark, table, self.view(view), "SELECT")
+        return table_sink(self._spark, filled(table), self.view(view), "SELECT")
 
     def sink_of(self, table: CreateTable) -> Sink:
         """A sink of the selection as a statement declares it."""
-        return table_sink(self._spark, table, self.view(SELECTION), "SELECT")
+        return table_sink(self._spark, filled(table), self.view(SELECTION), "SELECT")
 
     def followers(
         self, is_over: Callable[[], bool], is_bounded: bool = True, **settings: Any

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import IS_INSTALLED, browser, complaints, look, visit
 from selenium.webdriver import Chrome
 
-from page_cases import page_folder, served
+from page_cases import event, page_folder, served
+from penstock.spark.storage.documents import replace_json
 
 pytestmark = [
     pytest.mark.browser,
@@ -130,3 +132,34 @@ def test_tables_fit_a_small_screen(driver: Chrome, site: str) -> None:
             "return [...document.querySelectorAll('.card.flush')].map((each) => each.scrollWidth - each.clientWidth)"
         )
         assert max(wide, default=0) <= 0, page
+
+
+def test_sinks_are_listed_with_what_is_wrong(driver: Chrome, tmp_path: Path) -> None:
+    layout = page_folder(tmp_path / "out")
+    trouble = {
+        "state": "failed",
+        "told": "sink alerts of view large failed: no answer",
+        "since": "2026-01-01T10:00:00+00:00",
+    }
+    known = {
+        "table.large": {
+            "kind": "delta",
+            "view": "large",
+            "promise": "exactly once",
+            "rows": 1_000,
+            "deliveries": 7,
+        },
+        "alerts.large": {"kind": "http", "view": "large", "backlog": 4, "rejected": 2, "trouble": trouble},
+    }
+    layout.events.write_bytes(event(0, "run_started"))
+    replace_json(
+        layout.status, {"version": 1, "state": "ended", "time": "2026-01-01T00:01:00", "sinks": known}
+    )
+    with served(layout.output) as page:
+        visit(driver, page.address)
+        rows = driver.execute_script(
+            "return [...document.querySelectorAll('table')].find((each) => each.caption.textContent === 'Sinks')"
+            ".querySelectorAll('tbody tr').length"
+        )
+        assert rows == 2
+        assert trouble["told"] in driver.find_element("tag name", "main").text

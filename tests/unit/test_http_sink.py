@@ -234,7 +234,7 @@ def test_a_server_that_does_not_answer_is_told_and_gets_the_rows_later(
         ({"url": "http://h", "template": "{"}, "template is no JSON"),
         ({"url": "http://h", "template": '"${town}"'}, "template names town, which does not exist"),
         ({"url": "http://h", "headers": SECRET}, "headers is no JSON object"),
-        ({"url": "http://h", "headers_file": "/nowhere"}, "headers_file cannot be read"),
+        ({"url": "http://h", "headers": "${file:/nowhere}"}, "needs the file /nowhere, which cannot be read"),
         ({"url": "http://h", "per": "minute"}, "per is 'minute'; allowed: row, batch"),
         ({"url": "http://h", "at_most_every": "soon"}, "at_most_every is 'soon'; write a number and second"),
         (

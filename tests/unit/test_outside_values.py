@@ -139,7 +139,7 @@ def echo() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize("way", ["env", "file", "literal", "option_file"])
+@pytest.mark.parametrize("way", ["env", "file", "literal"])
 @pytest.mark.parametrize(
     ("kind", "option", "value", "others"),
     [
@@ -169,18 +169,13 @@ def test_a_sink_that_fails_says_no_secret(
         "env": {option: "${env:THE_SECRET}"},
         "file": {option: f"${{file:{tmp_path}/secret}}"},
         "literal": {option: value},
-        "option_file": {f"{option}_file": str(tmp_path / "secret")},
     }[way]
     options = {**given, **{name: each.format(echo=echo) for name, each in others.items()}}
-    if kind == "postgres" and way == "option_file" and option == "url":
-        pytest.skip("it has no such option")
     text = ", ".join(f"{name} '{each}'" for name, each in options.items())
     folder = Folder(tmp_path / "out")
     folder.match([1, 2])
     with caplog.at_level(logging.DEBUG):
-        sink = folder.sink_of(
-            filled(parse_script(f"CREATE TABLE target USING {kind} OPTIONS ({text})").tables[0])
-        )
+        sink = folder.sink_of(parse_script(f"CREATE TABLE target USING {kind} OPTIONS ({text})").tables[0])
         assert MARKER not in repr(sink)
         with folder.following(sink) as told:
             until(lambda: any(e["kind"] in ("sink_retried", "sink_rejected") for e in folder.events.recent))

@@ -154,7 +154,7 @@ def test_a_password_may_stand_in_a_file(
     (tmp_path / "password").write_text(f"{postgres.password}\n")
     own = {"url": postgres.url, "user": postgres.user, "dbtable": table}
     folder.match([1])
-    folder.deliver(folder.sink("postgres", **own, password_file=str(tmp_path / "password")))
+    folder.deliver(folder.sink("postgres", **own, password=f"${{file:{tmp_path / 'password'}}}"))
     assert asked(postgres, f"SELECT id FROM {table}") == [(1,)]
 
 
@@ -222,8 +222,8 @@ def test_values_of_every_type_arrive_as_they_are(postgres: PostgresServer, table
         ({"url": "postgresql://h/d"}, "set the option dbtable"),
         ({"url": "postgresql://h/d", "dbtable": "a.b.c"}, "write table or schema.table"),
         (
-            {"url": "postgresql://h/d", "dbtable": "t", "password_file": "/nowhere"},
-            "password_file cannot be read",
+            {"url": "postgresql://h/d", "dbtable": "t", "password": "${file:/nowhere}"},
+            "needs the file /nowhere, which cannot be read",
         ),
         ({"url": "postgresql://h/d", "dbtable": "t", "mod": "append"}, "no option mod"),
     ],

@@ -112,6 +112,7 @@ def open_script(
     pairs = named_values("--conf", "KEY=VALUE", conf)
     text = read_script(path)
     from penstock.spark.sessions.slots import with_ingest_slot
+    from penstock.spark.sessions.submitted import submitted_conf
     from penstock.spark.sources.option_paths import check_paths, stores_of
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
@@ -126,7 +127,8 @@ def open_script(
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
     pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])
-    if parsed.has_deadlines and (slots := with_ingest_slot(master or pairs.get("spark.master"))):
+    chosen = master or pairs.get("spark.master") or submitted_conf().get("spark.master")
+    if parsed.has_deadlines and (slots := with_ingest_slot(chosen)):
         # the user's settings win
         master, pairs = None, {**slots, **pairs, "spark.master": slots["spark.master"]}
     engine = build_engine(master, pairs, settings, purpose)

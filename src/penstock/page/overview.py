@@ -1,4 +1,4 @@
-"""The answer to /api/overview: the run, its streams, its lanes, what is wrong and what happened last."""
+"""The answer to /api/overview: the run, its streams, its lanes, its sinks, what is wrong and what happened last."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from penstock.monitor.problems import problem_lines
 from penstock.monitor.troubles import open_troubles
 from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
+from penstock.page.sinks import sinks
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
 #: at most so many of each are listed
-_PROBLEMS, _STREAMS, _LANES, _VIEWS, _NEWS = 50, 200, 200, 20, 40
+_PROBLEMS, _STREAMS, _LANES, _SINKS, _VIEWS, _NEWS = 50, 200, 200, 200, 20, 40
 #: points of all histories together, and of one at the least and at the most
 _POINTS, _LEAST, _MOST = 4_000, 30, 240
 #: characters of a problem or of news
@@ -58,6 +59,7 @@ def overview_answer(
             _stream(name, stream, document, histories) for name, stream in islice(streams.items(), _STREAMS)
         ],
         "lanes": list(islice(_lanes(document, catalog, histories), _LANES)),
+        "sinks": list(islice(sinks(document), _SINKS)),
         "deadlines": standing_of_deadlines(document["views"]),
         "news": [
             {

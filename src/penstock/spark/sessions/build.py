@@ -23,6 +23,7 @@ from penstock.spark.sessions.jvm import Purpose, java_options, launch, option
 from penstock.spark.sessions.libraries import PACKAGES, find_libraries
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sessions.store_access import REDACTION
+from penstock.spark.sessions.submitted import submitted_conf
 
 _LEAST_JAVA = 17
 #: a local master runs a task once only unless it is told so, whatever spark.task.maxFailures says
@@ -61,8 +62,8 @@ def build_session(
     """Build a quiet session, on the loopback address where the master is local.
 
     Args:
-        master: a Spark master URL; None is `local[*]`. A local one tries a task four times, as others do.
-        conf: further Spark settings; they win over the defaults here.
+        master: a Spark master URL; None is that of spark-submit, else `local[*]`. A local one tries a task four times, as others do.
+        conf: further Spark settings; they win over those of spark-submit, and these over the defaults here.
         name: the application's name.
         purpose: what a JVM that is started for it is for.
         kafka: whether the session reads or writes Kafka. If it does, the session gets Spark's Kafka connector:
@@ -74,6 +75,7 @@ def build_session(
         ConnectionFailedError: no usable Java, the master does not answer, or Spark could not fetch a package.
         InputError: PENSTOCK_JARS names a folder without the jars.
     """
+    conf = {**submitted_conf(), **conf}
     needed = file_systems(stores)
     if kafka:
         needed.append(kafka_connector())

@@ -122,6 +122,8 @@ class Follower:
         self._feeds: dict[Feed, ViewFeed] = {}
         self._current: CurrentFeeds | None = None
         self._seen_views = -1
+        #: rows that this run has delivered; of targets that take frames nobody counts them
+        self._rows = 0
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-sink-{name}")
 
     def start(self) -> None:
@@ -215,6 +217,8 @@ class Follower:
                 self._guarded(partial(target.deliver, due.delivery))
                 failpoint("sink_delivered", due.delivery.number)
                 self._retries.succeeded()
+                if not self.sink.takes_frames:
+                    self._rows += due.delivery.count
                 if not due.is_full:
                     next_at = time.monotonic() + self.sink.every_seconds
                 # the commit that plans the next delivery says that this one is made
@@ -379,6 +383,7 @@ class Follower:
             "kind": self.sink.kind,
             "promise": self.sink.promise,
             "deliveries": mark.delivered + 1,
+            "rows": None if self.sink.takes_frames else self._rows,
             "backlog": behind,
             "backlog_since": since or None,
         }

@@ -197,14 +197,13 @@ class HttpProvider:
     def options(self) -> Iterable[str]:
         """Where requests go, what they say, and how often."""
         return (
-            *("url", "url_file", "preset", "template", "batch_template", "headers", "headers_file", "per"),
+            *("url", "preset", "template", "batch_template", "headers", "per"),
             *(
                 "at_most_every",
                 "group_by",
                 "timeout",
                 "dead_letters",
                 "routing_key",
-                "routing_key_file",
                 "severity",
             ),
         )
@@ -223,7 +222,7 @@ class HttpProvider:
                     *table.statement.at("using"),
                 )
         preset = options.choice(table, "preset", ("none", "slack", "pagerduty"))
-        url = options.secret(table, "url") or (_PAGERDUTY_URL if preset == "pagerduty" else None)
+        url = table.options.get("url") or (_PAGERDUTY_URL if preset == "pagerduty" else None)
         if url is None:
             raise InputError(f"table {table.name}: set the option url")
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -269,7 +268,7 @@ def _templates(table: SinkTable, preset: str) -> tuple[Template, Template]:
     if preset == "slack":
         one, many = _SLACK, _SLACK_ROWS
     elif preset == "pagerduty":
-        key = options.secret(table, "routing_key")
+        key = table.options.get("routingkey")
         if not key:
             raise InputError(f"table {table.name}: set the option routing_key")
         severity = options.choice(table, "severity", _SEVERITIES)
@@ -304,7 +303,7 @@ def _template(table: SinkTable, option: str, preset: str, names: Iterable[str]) 
 
 
 def _headers(table: SinkTable) -> Mapping[str, str]:
-    text = options.secret(table, "headers")
+    text = table.options.get("headers")
     try:
         headers = json.loads(text) if text else {}
     except ValueError:

@@ -70,20 +70,6 @@ def whole_number(table: SinkTable, option: str, default: int) -> int:
     return int(text)
 
 
-def secret(table: SinkTable, option: str) -> str | None:
-    """The value of an option that may stand in a file instead, which the option with `_file` behind names.
-
-    Raises:
-        ConnectionFailedError: the file cannot be read.
-    """
-    plain = option.replace("_", "")
-    if f"{plain}file" not in table.options:
-        return table.options.get(plain)
-    value = file_text(table, f"{option}_file", table.options[f"{plain}file"])
-    remember([value])
-    return value
-
-
 def file_text(table: SinkTable, option: str, file: str) -> str:
     """What a file that an option names holds, without spaces around it.
 
@@ -91,11 +77,13 @@ def file_text(table: SinkTable, option: str, file: str) -> str:
         ConnectionFailedError: it cannot be read.
     """
     try:
-        return Path(file).read_text().strip()
+        value = Path(file).read_text().strip()
     except OSError as error:
         raise ConnectionFailedError(
             f"table {table.name}: {option} cannot be read: {error}", *table.statement.at(option)
         ) from error
+    remember([value])
+    return value
 
 
 def library(table: SinkTable, module: str, extra: str) -> ModuleType:

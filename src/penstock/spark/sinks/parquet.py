@@ -1,11 +1,10 @@
-"""The sink `parquet`: a folder of Parquet files, partitioned by columns.
+"""The sink `parquet`: a folder of Parquet files, local or in an object store, partitioned by columns.
 
 The names of a delivery's files say its sink and number: a repeated delivery replaces them with the same rows.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from functools import partial
@@ -14,45 +13,45 @@ from pathlib import Path
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from penstock.errors import SqlError
+from penstock.errors import InputError, SqlError
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.providers import Opens, PlainTarget, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
-from penstock.stores.durable import sync_folder
+from penstock.spark.storage.store_paths import StorePath, files_in, store_path
+from penstock.stores.files import Files
 
 _MOST_PARTITIONS = 4_096
 
 
 class _FolderTarget(PlainTarget):
-    def __init__(self, folder: Path, partition_by: tuple[str, ...]) -> None:
-        self._folder = folder
+    """Writes files beside the folder first.
+
+    Args:
+        files: the folder's.
+        staged: a local folder that no reader looks into.
+        partition_by: columns that name folders.
+    """
+
+    def __init__(self, files: Files, staged: Path, partition_by: tuple[str, ...]) -> None:
+        self._files = files
+        self._staged = staged
         self._partition_by = list(partition_by)
 
     def deliver(self, delivery: Delivery) -> None:
-        # readers pass over folders whose names begin with a dot
-        staged = self._folder / f".{delivery.sink}"
-        shutil.rmtree(staged, ignore_errors=True)
+        shutil.rmtree(self._staged, ignore_errors=True)
         ds.write_dataset(
             delivery.rows,
-            staged,
+            self._staged,
             format="parquet",
             basename_template=f"{delivery.sink}-{delivery.number:010d}-{{i}}.parquet",
             partitioning=self._partition_by or None,
             partitioning_flavor="hive" if self._partition_by else None,
             max_partitions=_MOST_PARTITIONS,
         )
-        folders = set()
-        for file in sorted(staged.rglob("*.parquet")):
-            target = self._folder / file.relative_to(staged)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-            file.replace(target)
-            folders.add(target.parent)
-        for each in folders:
-            sync_folder(each)
-        shutil.rmtree(staged)
+        written = sorted(self._staged.rglob("*.parquet"))
+        self._files.put_all({file.relative_to(self._staged).as_posix(): file for file in written})
+        shutil.rmtree(self._staged)
 
 
 class ParquetProvider:
@@ -70,20 +69,20 @@ class ParquetProvider:
         """See `SinkProvider`.
 
         Raises:
-            SqlError: the path is no local folder.
+            SqlError: the path is neither a folder nor an address of an object store.
         """
         path = options.required(table, "path")
-        if "://" in path:
-            raise SqlError(
-                f"table {table.name}: sink parquet writes to a local folder; use a table USING delta in an object store",
-                *table.statement.at("path"),
-            )
-        return partial(_opened, Path(path), options.columns(table, "partition_by"))
+        try:
+            folder = store_path(path)
+        except InputError as error:
+            raise SqlError(f"table {table.name}: {error}", *table.statement.at("path")) from error
+        return partial(_opened, folder, options.columns(table, "partition_by"))
 
 
-def _opened(folder: Path, partition_by: tuple[str, ...], home: TargetHome) -> _FolderTarget:  # noqa: ARG001
-    folder.mkdir(parents=True, exist_ok=True)
-    return _FolderTarget(folder, partition_by)
+def _opened(folder: StorePath, partition_by: tuple[str, ...], home: TargetHome) -> _FolderTarget:
+    # readers pass over folders whose names begin with a dot
+    staged = folder / f".{home.id}" if isinstance(folder, Path) else home.folder / "staged"
+    return _FolderTarget(files_in(folder), staged, partition_by)
 
 
 PROVIDER = ParquetProvider()

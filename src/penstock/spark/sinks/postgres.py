@@ -274,7 +274,7 @@ class PostgresProvider:
 
     def options(self) -> Iterable[str]:
         """Where the table is, and who writes it."""
-        return ("url", "dbtable", "user", "password", "password_file")
+        return ("url", "dbtable", "user", "password")
 
     def open(self, spark: SparkSession, table: SinkTable) -> Opens:  # noqa: ARG002
         """See `SinkProvider`.
@@ -306,7 +306,7 @@ class PostgresProvider:
                     "Select its parts, CAST it, or use to_json.",
                     *table.statement.at("using"),
                 )
-        server = _Server(address, table.options.get("user"), options.secret(table, "password"), name)
+        server = _Server(address, table.options.get("user"), table.options.get("password"), name)
         return partial(_opened, server)
 
 

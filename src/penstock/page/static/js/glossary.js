@@ -15,6 +15,7 @@ export const TERMS = {
   promise: "That at most delta of the early answers are off by epsilon or more",
   quarantine: "Folder of malformed records, with reasons",
   rho: "Factor by which Penstock multiplies the predicted costs of windows with a deadline",
+  sink: "Where rows of a view are delivered after publication, by a thread of its own",
   slack: "How long after its end a window waits for late tuples before its early answer",
   tuple: "A row of a stream",
 };

@@ -1,4 +1,4 @@
-// What the run does now: one sentence, what is wrong, then its streams, its lanes and what happened.
+// What the run does now: one sentence, what is wrong, then its streams, its lanes, its sinks and what happened.
 import { ask, named } from "../api.js";
 import { h } from "../dom.js";
 import { event, length, number, rate, since } from "../format.js";
@@ -25,6 +25,7 @@ export const view = (overview, { now }) => [
   card(facts(totals(overview), "large")),
   block("Streams", "What arrives, and how fast Penstock answers it.", flush(streams(overview.streams))),
   block("Lanes", `${TERMS.lane}. A cut: ${TERMS.cut.toLowerCase()}.`, flush(lanes(overview))),
+  overview.sinks.length ? block("Sinks", `${TERMS.sink}.`, flush([table("Sinks", SINKS, overview.sinks.slice(0, MOST), (sink) => sink.name), more(overview.sinks.length, "sinks")])) : null,
   block("What happened", null, flush(news(overview.news, now))),
 ];
 
@@ -85,6 +86,18 @@ const LANES = [
   { label: "behind", kind: "number", cell: (lane) => number(lane.behind, length), isVoid: (lane) => lane.behind === null },
   { label: "rows", kind: "number", cell: (lane) => number(lane.rows) },
   { label: "views", kind: "wide", cell: (lane) => h("span", { class: "names" }, lane.views.slice(0, 4).map((name) => h("a", { class: "clip", href: named("/queries", name), title: name }, name)), lane.views.length > 4 ? h("span", { class: "muted" }, `and ${lane.views.length - 4} more`) : null) },
+];
+
+const SINKS = [
+  { label: "sink", about: TERMS.sink, cell: (sink) => [h("span", { class: "clip", title: sink.name }, sink.name), h("span", { class: `under${sink.error ? " tone-bad" : ""}` }, sink.error ?? [sink.kind, sink.promise].filter(Boolean).join(", "))] },
+  { label: "state", cell: (sink) => badge(sink.state) },
+  { label: "view", kind: "wide", cell: (sink) => h("a", { class: "clip", href: named("/queries", sink.view), title: sink.view }, sink.view) },
+  { label: "batches behind", kind: "number", about: "Published batches that the sink has not delivered.", cell: (sink) => number(sink.backlog) },
+  { label: "behind", kind: "number", about: "How long ago the oldest of these batches was published.", cell: (sink) => number(sink.behind, length), isVoid: (sink) => sink.behind === null },
+  { label: "rows", kind: "number", about: "Rows that this run has delivered. Unknown where Spark delivers them.", cell: (sink) => number(sink.rows), isVoid: (sink) => sink.rows === null },
+  { label: "deliveries", kind: "number", about: "Deliveries since the sink began.", cell: (sink) => number(sink.deliveries) },
+  { label: "refused", kind: "number", about: "Rows that the server refused permanently.", cell: (sink) => h("span", { class: sink.rejected ? "tone-bad" : null }, number(sink.rejected)), isVoid: (sink) => !sink.rejected },
+  { label: "missed", kind: "number", about: "Rows that left the results folder before the sink had them.", cell: (sink) => h("span", { class: "tone-warn" }, number(sink.missed)), isVoid: (sink) => !sink.missed },
 ];
 
 const more = (count, noun) => (count > MOST ? h("p", { class: "tail muted" }, `and ${count - MOST} more ${noun}`) : null);
