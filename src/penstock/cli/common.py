@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
+    from penstock.sql.refreshed.parsing import with_possible_remedy
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.statements import Script as Statements
 
@@ -123,6 +124,7 @@ def open_script(
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
     if not _is_left(parsed, mistakes):
+        mistakes.found = [with_possible_remedy(each) for each in mistakes.found]
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
     pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])

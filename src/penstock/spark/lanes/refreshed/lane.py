@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from penstock.spark.lanes.refreshed.statics import ReadTables
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.retention import FOREVER
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.joined_rows import marks_of
 from penstock.spark.results.window_rows import MadeResults
@@ -63,6 +65,8 @@ class RefreshedLane(CutLane):
         context: LaneContext,
         streams: Sequence[LogKeeper],
     ) -> None:
+        # the next answer is compared with all rows
+        context = replace(context, retention=FOREVER)
         super().__init__(registered.lane, context, streams, entries_per_cut=sys.maxsize)
         self._registered = registered
         self._definition = registered.definition
