@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
     from penstock.spark.engine import Engine
     from penstock.spark.sessions.jvm import Purpose
-    from penstock.sql.refreshed.parsing import with_possible_remedy
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.statements import Script as Statements
 
@@ -114,6 +113,7 @@ def open_script(
     text = read_script(path)
     from penstock.spark.sessions.slots import with_ingest_slot
     from penstock.spark.sources.option_paths import check_paths, stores_of
+    from penstock.sql.refreshed.parsing import with_possible_remedy
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
