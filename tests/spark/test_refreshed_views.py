@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import put_file
+from joined_inputs import wait
+from penstock.errors import InputError, StreamFailedError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
 from penstock.spark.results.read import results
 from penstock.spark.storage.layout import Layout
@@ -115,3 +120,116 @@ def test_answers_equal_sparks_and_change_with_more_tuples(spark: SparkSession, t
     write_orders(tmp_path / "orders", 1, range(100, 160))
     run_once(spark, tmp_path)
     check(spark, tmp_path)
+
+
+def test_what_is_told_of_a_refreshed_view(spark: SparkSession, tmp_path: Path) -> None:
+    views = {
+        "counts": VIEWS["counts"],
+        "rows_of_names": "SELECT /*+ REFRESH('1 hour') */ n.name, o.v FROM orders o JOIN names n USING (k)",
+    }
+    write_orders(tmp_path / "orders", 0, range(40))
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "a.csv").write_text("k0,1\nk1,no number\nk2,2\n")
+    engine = Engine(spark)
+    tables = script(tmp_path, {}).replace(
+        f"names USING parquet OPTIONS (path '{tmp_path / 'names'}'",
+        f"names (k STRING, name INT) USING csv OPTIONS (path '{tmp_path / 'names' / 'a.csv'}'",
+    )
+    engine.execute(tables)
+    engine.execute(";\n".join(f"CREATE VIEW {name} AS {text}" for name, text in views.items()))
+    sink = tmp_path / "sink"
+    engine.execute(
+        f"CREATE TABLE files USING parquet OPTIONS (path '{sink}'); INSERT INTO files SELECT * FROM counts"
+    )
+    explained = engine.explain()
+    assert "view counts: refreshed every 1 min" in explained
+    assert "kept of stream orders: k, v" in explained
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now()) as run:
+        assert run.await_termination(300)
+        assert run.status().views["counts"].kind == "refreshed"
+        rows = run.results("rows_of_names").collect()
+        assert {row.name for row in rows} == {1, 2}, "a record of the table that does not fit is in no answer"
+        assert {row.op for row in run.changes("counts").collect()} == {"insert"}
+    write_orders(tmp_path / "orders", 1, range(40, 50))
+    engine = Engine(spark)
+    engine.execute(tables)
+    engine.execute(f"CREATE VIEW counts AS {VIEWS['counts']}")
+    engine.execute(
+        f"CREATE TABLE files USING parquet OPTIONS (path '{sink}'); INSERT INTO files SELECT * FROM counts"
+    )
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now()) as run:
+        assert run.await_termination(300)
+        told = run.changes("counts").collect()
+    assert {row.op for row in told} == {"insert", "delete"}
+    status = folder_status(tmp_path / "out")
+    lines = "\n".join(status_lines(status, verbose=True))
+    assert "refreshed view counts of orders: 6 rows | every 1 min | the newest answer took" in lines
+    assert status["views"]["counts"]["rows"] - status["views"]["counts"]["withdrawn"] == 6
+    assert "dropped at" in lines, "rows_of_names"
+    delivered = spark.read.parquet(str(sink))
+    assert delivered.count() == len(told)
+
+
+def test_a_redefined_view_keeps_its_tuples(spark: SparkSession, tmp_path: Path) -> None:
+    first = {"some": "SELECT /*+ REFRESH('1 second') */ k, v FROM orders WHERE v > 40"}
+    second = {"some": "SELECT /*+ REFRESH('1 second') */ DISTINCT k, v FROM orders WHERE v > 30"}
+    write_orders(tmp_path / "orders", 0, range(60))
+    engine = Engine(spark)
+    engine.execute(script(tmp_path, first))
+    with engine.start(tmp_path / "out") as run:
+        wait(lambda: multiset(run.results("some")) == expected(spark, tmp_path, first["some"]), run)
+        engine.view("some", second["some"])
+        write_orders(tmp_path / "orders", 1, range(60, 90))
+        wait(lambda: multiset(run.results("some")) == expected(spark, tmp_path, second["some"]), run)
+    write_orders(tmp_path / "orders", 2, range(90, 130))
+    third = {"some": second["some"].replace("30", "20")}
+    run_once(spark, tmp_path, third)
+    check(spark, tmp_path, third)
+
+
+def test_what_cannot_be_answered_is_refused_with_words(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "orders", 0, range(40))
+    engine = Engine(spark)
+    engine.execute(script(tmp_path, {}))
+    hint = "/*+ REFRESH('1 minute') */"
+    refused = {
+        f"SELECT {hint} nothing FROM orders": "Column nothing does not exist",
+        f"SELECT {hint} k FROM nowhere": "nowhere does not exist",
+        f"SELECT {hint} name FROM names": "static tables only",
+        f"SELECT {hint} k, k FROM orders": "Two columns have the name k",
+        f"SELECT {hint} k, v AS K FROM orders": "Two columns have the name K",
+        f"SELECT {hint} seen - seen AS gap FROM orders": "CAST it",
+        f"SELECT {hint} rand() AS x FROM orders": "differs between evaluations",
+        f"SELECT {hint} reflect('java.lang.Math', 'abs', 1) AS x FROM orders": "Code of the Java machine",
+        f"WITH a AS (SELECT {hint} reflect('java.lang.Math', 'abs', 1) AS x FROM orders) SELECT * FROM a": "Code of the Java",
+        f"SELECT TRANSFORM(k) USING 'cat' AS (x) FROM (SELECT {hint} k FROM orders)": "ScriptTransformation",
+        f"SELECT {hint} * FROM parquet.`{tmp_path}`": "one part",
+    }
+    for text, told in refused.items():
+        with pytest.raises(InputError, match=re.escape(told)):
+            engine.view("v", text)
+    assert engine.declared["orders"] == ["large"]
+
+
+def test_a_refusal_names_the_hint_where_it_answers(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "orders", 0, range(40))
+    engine = Engine(spark)
+    engine.execute(script(tmp_path, {}))
+    named = "Or add the hint /*+ REFRESH('1 minute') */ behind SELECT"
+    answered = "SELECT k FROM orders WHERE v = (SELECT max(v) FROM orders)"
+    with pytest.raises(InputError, match=re.escape(named)):
+        engine.view("v", answered)
+    with pytest.raises(InputError, match=re.escape(named)):
+        engine.execute(f"CREATE VIEW w AS SELECT k FROM orders WHERE v > 1;\nCREATE VIEW v AS {answered}")
+    with pytest.raises(InputError) as error:
+        engine.view("v", "SELECT k FROM orders WHERE v = (SELECT max(nothing) FROM orders)")
+    assert named not in str(error.value)
+
+
+def test_an_answer_with_too_many_rows_fails_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "orders", 0, range(40))
+    engine = Engine(spark, refreshed_rows=5, retry_attempts=0)
+    engine.execute(script(tmp_path, {"every": "SELECT /*+ REFRESH('1 minute') */ k, v FROM orders"}))
+    told = pytest.raises(StreamFailedError, match="refreshed view every has more than 5 rows")
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now()) as run, told:
+        run.await_termination(300)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.refreshed.parsing import refreshable
+from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.sql.refreshed.parsing import refreshable, with_possible_remedy
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -92,3 +92,15 @@ def test_the_hint_is_put_behind_the_first_select() -> None:
     assert query is not None
     assert query.text == "WITH t AS (SELECT /*+ REFRESH('1 minute') */ k FROM a) SELECT DISTINCT k FROM t"
     assert refreshable("DROP TABLE a", 3) is None
+
+
+def test_a_refusal_without_spark_says_what_may_be() -> None:
+    text = "CREATE VIEW v AS SELECT k FROM a WHERE k = (SELECT max(k) FROM a);"
+    told = with_possible_remedy(UnsupportedError("No.", text, 40, 45))
+    assert "If Spark can answer the query" in str(told)
+    for other in (
+        SqlError("No.", text, 40, 45),
+        UnsupportedError("No.", "DROP TABLE a", 0, 4),
+        InputError("No."),
+    ):
+        assert with_possible_remedy(other) is other

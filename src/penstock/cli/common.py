@@ -114,6 +114,7 @@ def open_script(
     from penstock.spark.sessions.slots import with_ingest_slot
     from penstock.spark.sessions.submitted import submitted_conf
     from penstock.spark.sources.option_paths import check_paths, stores_of
+    from penstock.sql.refreshed.parsing import with_possible_remedy
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
@@ -124,6 +125,7 @@ def open_script(
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
     if not _is_left(parsed, mistakes):
+        mistakes.found = [with_possible_remedy(each) for each in mistakes.found]
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
     pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])

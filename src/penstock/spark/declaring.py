@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -151,8 +152,14 @@ class Declaring:
         Raises:
             InputError: a mistake in a text.
         """
-        try:
+        with self._telling_remedies(staged):
             self.views(staged, queries)
+
+    @contextmanager
+    def _telling_remedies(self, staged: Declared) -> Iterator[None]:
+        """Lets a refusal say whether the view can be refreshed."""
+        try:
+            yield
         except UnsupportedError as error:
             raise with_remedy(self._spark, staged, error) from None
 
@@ -317,9 +324,10 @@ class Declaring:
         Raises:
             InputError: its query has a mistake, or `retain` is no length of time, or the view cannot have it.
         """
-        query = parse_query(sql, self.aggregates)
-        kept = None if retain is None else Retain.of(retain)
-        self.views(staged, {name: CreateView(name, query, sql, 0, len(sql), kept)})
+        with self._telling_remedies(staged):
+            query = parse_query(sql, self.aggregates)
+            kept = None if retain is None else Retain.of(retain)
+            self.views(staged, {name: CreateView(name, query, sql, 0, len(sql), kept)})
 
     def views(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
         """Resolves and binds views and what selects from them, so that a mistake is told before anything changes."""

@@ -520,15 +520,16 @@ class Execution:
         """
         before = {each.lane for each in self._refreshed.views}
         gone = self._refreshed.settle(definitions, tables)
+        added = [each.definition.name for each in self._refreshed.views if each.lane not in before]
+        # what a view that leaves has held, a new one may hold from now on
+        for name, query in self.queries.items() if gone or added else ():
+            self._ask(name, query.plans)
         for each in gone:
             if each.lane in self.lanes:
                 self.remove_lane(each.lane)
             self._refreshed.forget(each)
         self._needed -= {each.lane for each in gone}
-        added = [each.definition.name for each in self._refreshed.views if each.lane not in before]
         if gone or added:
-            for name, query in self.queries.items():
-                self._ask(name, query.plans)
             self._write_catalog()
             dropped = [each.definition.name for each in gone]
             self.events.record("refreshed_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])

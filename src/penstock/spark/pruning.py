@@ -12,6 +12,7 @@ from penstock.spark.log.row_log import held_rows
 from penstock.spark.publication.kinds import is_of_view, results_of, rows_of
 from penstock.spark.publication.retention import Leaving, Needed, Plan, carry_out, owner_of, plan_of
 from penstock.spark.reporting.catalog import read_catalog
+from penstock.spark.results.joined_rows import REFRESH_SECONDS, lanes_of
 from penstock.spark.sinks.followers import first_needed
 from penstock.spark.sinks.marks import Mark
 from penstock.spark.sinks.published import Feed
@@ -117,6 +118,8 @@ class _Pruning:
             return
         logs = {rows_of(stream, view) for stream in (query.removesuffix(results_of("")), query)}
         for name, entry in self._views.items():
+            if name == view and REFRESH_SECONDS in entry and query in dict(lanes_of(entry)).values():
+                yield f"the next answer of view {name}"
             if entry.get("stream") in logs and "dropped" not in entry:
                 yield f"view {name}"
 

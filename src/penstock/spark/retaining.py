@@ -12,6 +12,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.retention import owner_of
 from penstock.spark.storage.bindings import ViewDefinition
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.sql.script.statements import CreateTable, CreateView, Retain
 
 
@@ -29,7 +30,7 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
     """Note how long rows of declared views are kept.
 
     Raises:
-        UnsupportedError: a selection has a retention, or a view whose rows another view reads.
+        UnsupportedError: a selection or a refreshed view has a retention, or a view whose rows another view reads.
     """
     for view in views:
         name = staged.view_name(view.name)
@@ -42,6 +43,9 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
                 f"View {name} is a selection: its rows are in the files of stream {stream}, with those of other selections. Set the "
                 f"option retain of table {stream} instead."
             )
+            raise UnsupportedError(message, view.retain.text, view.retain.start, view.retain.end)
+        if isinstance(staged.views[name].definition, RefreshedDefinition):
+            message = f"View {name} is refreshed: its next answer is compared with all of its rows, which must remain. Remove retain."
             raise UnsupportedError(message, view.retain.text, view.retain.start, view.retain.end)
         staged.retained[name] = view.retain
     if not any(name in staged.views for name in staged.retained):

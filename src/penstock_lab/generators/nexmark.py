@@ -7,7 +7,8 @@ there, is a short text here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -59,6 +60,7 @@ _LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smi
 _HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 _BEGIN = datetime(2015, 7, 15, tzinfo=UTC)
 _LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+_SQL_TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.timestamp("us", "UTC"): "TIMESTAMP"}
 #: rows of `side_input`, the table that q13 joins with
 _SIDE_ROWS = 10_000
 
@@ -208,6 +210,37 @@ def nexmark_tables(folder: Path) -> str:
     )
     side = f"CREATE TABLE side_input USING parquet OPTIONS (path '{folder / 'side_input'}', static 'true');\n"
     return "".join(streams) + side
+
+
+def json_records(events: pa.Table) -> Iterator[str]:
+    """Yield the events of a stream as JSON objects, in the order in which they arrive: the values of a topic."""
+    own = [name for name in events.column_names if name != "arrives"]
+    for row in events.select(own).to_pylist():
+        yield json.dumps({name: _plain(value) for name, value in row.items()})
+
+
+def nexmark_topics(address: str, prefix: str = "") -> str:
+    """The CREATE TABLE statements over topics of such records, whose names are those of the streams.
+
+    Args:
+        address: of the Kafka broker.
+        prefix: what the topics' names begin with.
+    """
+    tables = Nexmark(GROUP).tables()
+    statements = []
+    for stream, events in tables.items():
+        columns = ", ".join(
+            f"{field.name} {_SQL_TYPES[field.type]}" for field in events.schema if field.name != "arrives"
+        )
+        options = (
+            f"kafka.bootstrap.servers '{address}', subscribe '{prefix}{stream}', event_time '{EVENT_TIME}'"
+        )
+        statements.append(f"CREATE TABLE {stream} ({columns}) USING kafka OPTIONS ({options});\n")
+    return "".join(statements)
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _last_person(numbers: Numbers) -> Numbers:

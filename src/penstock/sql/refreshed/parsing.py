@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
@@ -80,6 +80,20 @@ def refreshable(text: str, place: int) -> RefreshedQuery | None:
         return None
     hinted = query[: select - own[first].start] + _HINT + query[select - own[first].start :]
     return parse_refreshed_query(hinted, tokenize(hinted))
+
+
+def with_possible_remedy(error: InputError) -> InputError:
+    """A refusal that says that the view may be refreshed, where Spark is not there to say whether it can; other mistakes as they are."""
+    if type(error) is not UnsupportedError or not error.text:
+        return error
+    try:
+        is_possible = refreshable(error.text, error.start) is not None
+    except SqlError:
+        return error
+    if not is_possible:
+        return error
+    remedy = f"If Spark can answer the query, the hint{_HINT} behind SELECT makes it a refreshed view."
+    return UnsupportedError(f"{error.message} {remedy}", error.text, error.start, error.end)
 
 
 def _is_refresh(token: Token) -> bool:

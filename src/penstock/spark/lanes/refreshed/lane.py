@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import StreamFailedError
@@ -25,11 +25,12 @@ from penstock.spark.lanes.refreshed.archive import archive_frame, demand_of
 from penstock.spark.lanes.refreshed.changes import changed, named_schema, standing
 from penstock.spark.lanes.refreshed.defining import frame_of, session_beside
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
+from penstock.spark.lanes.refreshed.statics import ReadTables
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
+from penstock.spark.publication.retention import FOREVER
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import marks_of
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
@@ -37,7 +38,6 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.layout import tuples_kind
 from penstock.spark.storage.refreshed import RegisteredRefresh
-from penstock.spark.tasks.dataframe_stage import REASON
 
 #: of a cut's orders and figures: the version of each static table
 TABLES = "tables"
@@ -65,10 +65,17 @@ class RefreshedLane(CutLane):
         context: LaneContext,
         streams: Sequence[LogKeeper],
     ) -> None:
+        # the next answer is compared with all rows
+        context = replace(context, retention=FOREVER)
         super().__init__(registered.lane, context, streams, entries_per_cut=sys.maxsize)
         self._registered = registered
         self._definition = registered.definition
-        self._tables = {name: tables[name] for name in registered.definition.tables}
+        self._tables = ReadTables(
+            {name: tables[name] for name in registered.definition.tables},
+            context.layout,
+            context.events,
+            self.name,
+        )
         self._schemas = {keeper.ingest.stream: keeper.ingest.source.schema for keeper in streams}
         plans = {keeper.ingest.stream: keeper.ingest.plans for keeper in streams}
         self._demands = {
@@ -84,7 +91,7 @@ class RefreshedLane(CutLane):
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         """Which versions of static tables the next answer is over, as far as can be told before they are read."""
         self._last_put = time.monotonic()
-        return {TABLES: {name: table.version() for name, table in self._tables.items()}}
+        return {TABLES: self._tables.versions()}
 
     @property
     def is_due(self) -> bool:
@@ -159,9 +166,7 @@ class RefreshedLane(CutLane):
             self._session = session_beside(self.context.spark)
         session, most = self._session, self.context.settings.refreshed_rows
         tables = {read.name: self._archive(session, read.name, cut) for read in self._definition.inputs}
-        for name, table in self._tables.items():
-            columns = (quoted(each) for each in table.schema.names)
-            tables[name] = table.read(session).where(F.col(REASON).isNull()).select(*columns)
+        tables |= self._tables.frames(session, cut.orders[TABLES])
         frame = frame_of(session, self._definition.sql, tables, self._definition.beneath)
         rows = frame.limit(most + 1).toArrow()
         if rows.num_rows > most:

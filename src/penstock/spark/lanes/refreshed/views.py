@@ -11,6 +11,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import (
+    ReadStream,
     RefreshedBeginning,
     RefreshedDefinition,
     RefreshedRegister,
@@ -23,7 +24,8 @@ from penstock.spark.storage.refreshed import (
 class RefreshedViews:
     """Keeps the register of refreshed views; one thread changes it at a time.
 
-    A view begins with what comes to its streams after it was declared: tuples before that were not kept for it.
+    A view begins with what comes to its streams after it was declared: tuples before that were not kept for it. Where another view, or
+    the same one as it was before, has asked for the same tuples of a stream, it begins where that one does.
 
     Args:
         layout: output and checkpoint folders.
@@ -60,7 +62,7 @@ class RefreshedViews:
         register = self.register.without(dropped) if dropped else self.register
         for name, definition in wanted.items():
             if register.of(name) is None:
-                beginnings = tuple(self._beginning(stream) for stream in definition.streams)
+                beginnings = tuple(map(self._beginning, definition.inputs))
                 register = register.with_view(definition, beginnings)
         self._store(register)
         return register.gone
@@ -87,5 +89,12 @@ class RefreshedViews:
             store_refreshed(self._layout, register)
             self.register = register
 
-    def _beginning(self, stream: str) -> RefreshedBeginning:
-        return RefreshedBeginning(stream, LogReader(self._layout.log(stream)).last)
+    def _beginning(self, read: ReadStream) -> RefreshedBeginning:
+        held = [
+            begun.entry
+            for view in self.views
+            if any(each == read for each in view.definition.inputs)
+            for begun in view.beginnings
+            if begun.stream == read.name
+        ]
+        return RefreshedBeginning(read.name, min([LogReader(self._layout.log(read.name)).last, *held]))
