@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 
 from engine_cases import put_file
 from penstock import Engine
+from penstock.errors import SqlError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.verification import verify
+from penstock.spark.insertions import view_of
+from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
+from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
@@ -66,7 +72,7 @@ def write(folder: Path, files: range, rows: int = 60) -> None:
 def engine(
     spark: SparkSession, data: Path, views: dict[str, str], options: str = ", event_time 'seen'"
 ) -> Engine:
-    script = f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS (path '{data}', max_files_per_batch '2'{options});"
+    script = f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS (path '{data}', max_files_per_trigger '2'{options});"
     return Engine(spark).execute(script).add_views(views)
 
 
@@ -108,3 +114,76 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
                 assert final == (wanted if ended else []), name
     told = run.changes("large")
     assert {row.op for row in told.select("op").distinct().collect()} == {"upsert", "delete"}
+
+
+def test_views_come_and_go_over_a_stream_without_event_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Three runs: one view stays, one is away in the second and begins anew, one comes with BACKFILL in the third."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    count = "SELECT name, count(*) AS n, max(seen) AS newest FROM orders GROUP BY name"
+    later = "SELECT /*+ BACKFILL */ name, count(*) AS c, sum(amount) AS s FROM orders GROUP BY name"
+    counted = "SELECT name, max(amount) AS m FROM orders GROUP BY name"
+    views = {"stays": count, "goes": counted, "large": "SELECT * FROM orders WHERE amount > 900"}
+    for files, present in (
+        (range(2), views),
+        (range(2, 4), {"stays": count}),
+        (range(4, 6), {**views, "comes": later}),
+    ):
+        write(data, files)
+        made = engine(spark, data, present, options="")
+        got: list[tuple[object, ...]] = []
+        made.sink("stays", lambda frame, _, got=got: got.extend(frame.select("name", "n", "op").collect()))  # type: ignore[misc]
+        assert view_of(made._declared, "stays").key == ("name",)
+        run = finished(made, out)
+        wanted = expected(spark, data, {"stays": count, "comes": later})
+        assert rounded(run.results("stays").collect()) == wanted["stays"]
+        newest = {name: n for name, n, op in got if op == "upsert"}
+        assert newest == {name: n for name, n, _ in wanted["stays"]}, "sinks get what changed"
+    assert rounded(run.results("comes").collect()) == wanted["comes"]
+    spark.read.schema(COLUMNS).parquet(
+        *(str(data / f"{number:03d}.parquet") for number in (4, 5))
+    ).createOrReplaceTempView("orders")
+    assert rounded(run.results("goes").collect()) == rounded(spark.sql(counted).collect())
+    plain = plain_rows(Layout.of(out, None), "stays", 0, False)
+    assert plain is not None
+    assert rounded(list(map(tuple, (row.values() for row in plain.rows.to_pylist())))) == rounded(
+        [tuple(row) for row in run.results("stays").collect()]
+    )
+    status = run.status()
+    assert {name: view.kind for name, view in status.views.items()} == {
+        **dict.fromkeys(("stays", "goes", "comes"), "running"),
+        "large": "selection",
+    }
+    assert folder_status(out)["views"]["stays"]["rows"] == status.views["stays"].rows > 0
+    assert verify(out).faults == []
+    assert any("only disk space limits it" in warning for warning in made.warnings)
+    assert "running group 0, keys name: its state grows with its groups" in made.explain()
+    why = made.why("stays", {"name": "north", "amount": 3})
+    assert (why.kind, why.windows) == ("running", ())
+    assert made.backtest("stays").rows == 6
+    ttl = "SELECT /*+ STATE_TTL('1 day') */ name, count(*) AS n FROM orders GROUP BY name"
+    with pytest.raises(SqlError, match="STATE_TTL is by event time"):
+        engine(spark, data, {"bounded": ttl}, options="")
+
+
+def test_groups_leave_after_their_time(spark: SparkSession, tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    ttl = (
+        "SELECT /*+ STATE_TTL('1 hour') */ name, count(*) AS n FROM orders GROUP BY name HAVING count(*) > 1"
+    )
+    at = np.datetime64("2026-01-01T00:00:00", "us")
+    for number, (names, minutes) in enumerate((("aabb", 0), ("aacc", 50), ("cc", 100), ("bbb", 150))):
+        table = orders(len(names), number).set_column(4, "name", pa.array(list(names)))
+        moments = pa.array(np.full(len(names), at + np.timedelta64(minutes, "m")), pa.timestamp("us", "UTC"))
+        table = table.set_column(5, "seen", moments)
+        put_file(data / f"{number}.parquet", lambda path, table=table: pq.write_table(table, path))
+    made = Engine(spark).execute(
+        f"CREATE TABLE orders ({COLUMNS}) USING parquet OPTIONS (path '{data}', max_files_per_trigger '1', event_time 'seen')"
+    )
+    made.add_views({"bounded": ttl})
+    assert any("starts from zero" in warning for warning in made.warnings)
+    run = finished(made, out)
+    told = run.changes("bounded").where("is_final").select("name", "n", "op").collect()
+    assert sorted(map(tuple, told)) == [("a", 4, "upsert"), ("b", 2, "upsert")]
+    # b has left too, and starts from zero
+    assert rounded(run.results("bounded").collect()) == [("a", 4), ("b", 3), ("c", 4)]

@@ -29,7 +29,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
+from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
@@ -389,6 +389,9 @@ class Declaring:
             bound = binder.bind(queries)
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
+        for name in written:
+            if (told := state_words(name, flatten(staged.views[name].query, staged.queries))) is not None:
+                staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:

@@ -7,7 +7,9 @@ from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.windows import Aggregate
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
+from penstock.sql.script.statements import Query
 from penstock.sql.windows.bind import BoundWindow
+from penstock.sql.windows.query import WindowQuery
 
 #: lines of one kind that are shown
 _SHOWN = 50
@@ -38,6 +40,27 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window and running views in total"]
     lines += [f"  computed by Spark: {each.name} = {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
+
+
+def state_words(name: str, query: Query) -> str | None:
+    """What bounds the state of a running view, and what is promised of its groups; None of other views, and of one row.
+
+    Args:
+        name: the view's name.
+        query: its query, flattened.
+    """
+    if not isinstance(query, WindowQuery) or not query.is_running or not query.keys:
+        return None
+    ttl = query.hints.state_ttl
+    if ttl is None:
+        return (
+            f"the state of view {name} keeps every group; only disk space limits it. If the number of groups grows without end, add "
+            "the hint STATE_TTL('1 day')."
+        )
+    return (
+        f"a group of view {name} without tuples for {ttl / 1e6:g} s of event time leaves the state, and its row is final. If the group "
+        "gets tuples later, it starts from zero, and a new row replaces that one."
+    )
 
 
 def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
