@@ -17,7 +17,7 @@ from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
 from penstock.page.answers import LISTED, cut, encoded, short_name
-from penstock.spark.publication.kinds import is_running_name
+from penstock.spark.results.cataloguing import IS_RUNNING
 from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
@@ -259,7 +259,7 @@ def kind_of(entry: Mapping[str, Any]) -> str:
         return "refreshed"
     if LANES in entry:
         return "join"
-    if is_running_name(entry["stream"]):
+    if entry.get(IS_RUNNING):
         return "running"
     return "deadline" if entry["stream"] == DEADLINES_NAME else "windows"
 

@@ -79,7 +79,8 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
     if view.plan.is_running:
-        return f"running results; {aggregates or 'no aggregate'}{having}"
+        again = " computed again from all rows of that view at each change;" if is_derived else ""
+        return f"running results;{again} {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told
