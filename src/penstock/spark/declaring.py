@@ -61,7 +61,12 @@ from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import open_table
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.storage.bindings import (
+    RunningDefinition,
+    ViewDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
@@ -389,7 +394,8 @@ class Declaring:
             bound = binder.bind(queries)
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
-        for name in written:
+        running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
+        for name in running:
             if (told := state_words(name, flatten(staged.views[name].query, staged.queries))) is not None:
                 staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)

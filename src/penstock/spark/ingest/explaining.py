@@ -43,13 +43,13 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
 
 
 def state_words(name: str, query: Query) -> str | None:
-    """What bounds the state of a running view, and what is promised of its groups; None of other views, and of one row.
+    """What bounds the state of a running view, and what is promised of its groups; None of one row, and of one without state.
 
     Args:
         name: the view's name.
         query: its query, flattened.
     """
-    if not isinstance(query, WindowQuery) or not query.is_running or not query.keys:
+    if not isinstance(query, WindowQuery) or not query.keys or query.over is not None:
         return None
     ttl = query.hints.state_ttl
     if ttl is None:
