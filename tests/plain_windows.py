@@ -133,9 +133,14 @@ class JobsHere:
 
 def no_spark() -> Any:
     """What stands for a session: workers are this process."""
+    slots = SimpleNamespace(
+        resourceProfileManager=lambda: SimpleNamespace(defaultResourceProfile=lambda: None),
+        maxNumConcurrentTasks=lambda _: 1,
+    )
     return SimpleNamespace(
         sparkContext=SimpleNamespace(
             defaultParallelism=1,
+            _jsc=SimpleNamespace(sc=lambda: slots),
             broadcast=lambda value: SimpleNamespace(value=value, unpersist=lambda: None),
             cancelJobGroup=lambda _: None,
         )

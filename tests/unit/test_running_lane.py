@@ -87,20 +87,21 @@ def test_all_rows_are_final_when_the_stream_has_ended(layout: Layout) -> None:
     assert rows_now(layout) == stream.wanted()
 
 
-def test_groups_that_are_not_touched_leave_and_start_anew(layout: Layout) -> None:
+@pytest.mark.parametrize("entries", [1, 64])
+def test_groups_that_are_not_touched_leave_and_start_anew(layout: Layout, entries: int) -> None:
     stream = RunningStream(layout)
     stream.views(running_plan(ttl=100))
     stream.put([1, 2, 3], [5, 6, 7], [0, 0, 90])
     stream.put([1], [5], [95])
     stream.put([4], [1], [150])
-    answer(layout)
+    answer(layout, entries)
     final = [(row["k"], row["n"]) for row in told(layout).to_pylist() if row["is_final"]]
     assert final == [(2, 1)], "nothing has come of it for so long"
     stream.put([2, 1], [6, 5], [160, 160])
-    answer(layout)
+    answer(layout, entries)
     assert {key: row[0] for key, row in rows_now(layout).items()} == {1: 3, 2: 1, 3: 1, 4: 1}
     stream.put([4], [1], [10_000])
-    assert answer(layout)["state_rows"] == 1
+    assert answer(layout, entries)["state_rows"] == 1
     final = [(row["k"], row["n"]) for row in told(layout).to_pylist() if row["is_final"]]
     assert sorted(final) == [(1, 3), (2, 1), (2, 1), (3, 1)]
 

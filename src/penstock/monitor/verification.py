@@ -19,7 +19,7 @@ from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.programs import refuse_lost_program
 from penstock.spark.log.runs import check_run
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import folder_of, is_required
+from penstock.spark.publication.kinds import folder_of, is_required, running_of
 from penstock.spark.publication.manifests import ListedFile, located, read_published
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.starting import read_status
@@ -264,6 +264,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         if layout.window_state(stream).exists() and not layout.shards(stream).exists():
             found.note(str(layout.shards(stream)), f"({SHARDS.kind}) is missing")
         _window_states(layout, stream, found)
+        _window_states(layout, running_of(stream), found)
     for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
     for lane in found.look(layout.ledger, layout.lanes.names) or ():

@@ -17,7 +17,7 @@ from penstock.monitor.troubles import open_troubles
 from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
 from penstock.page.sinks import sinks
-from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.kinds import is_running_name, results_of
 from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
@@ -174,7 +174,7 @@ def points(histories: int) -> int:
 
 
 def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
-    """The name of the lane that answers a view, and its kind: windows, join, refreshed, deadlines or derived.
+    """The name of the lane that answers a view, and its kind: windows, running, join, refreshed, deadlines or derived.
 
     Args:
         view: its entry in the catalog; no selection.
@@ -185,6 +185,8 @@ def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
     stream = view["stream"]
     if stream == DEADLINES_NAME:
         return results_of(stream), "deadlines"
+    if is_running_name(stream):
+        return results_of(stream), "running"
     return results_of(stream), "windows" if stream in catalog["streams"] else "derived"
 
 

@@ -17,6 +17,7 @@ from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
 from penstock.page.answers import LISTED, cut, encoded, short_name
+from penstock.spark.results.cataloguing import IS_RUNNING
 from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
@@ -27,7 +28,7 @@ _CELLS = 2_000_000
 _MOST_SAMPLES = 600
 SORTS = ("rows", "rate", "errors", "lag", "name")
 ONLY = ("never", "failing", "errors")
-KINDS = ("selection", "windows", "join", "deadline", "refreshed")
+KINDS = ("selection", "windows", "join", "deadline", "refreshed", "running")
 
 Numbers = NDArray[np.float64]
 
@@ -258,6 +259,8 @@ def kind_of(entry: Mapping[str, Any]) -> str:
         return "refreshed"
     if LANES in entry:
         return "join"
+    if entry.get(IS_RUNNING):
+        return "running"
     return "deadline" if entry["stream"] == DEADLINES_NAME else "windows"
 
 

@@ -32,7 +32,7 @@ from penstock.spark.definitions import (
 )
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows
+from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
@@ -64,7 +64,12 @@ from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import is_static, open_static
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.spark.sources.tables import open_table
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
+from penstock.spark.storage.bindings import (
+    RunningDefinition,
+    ViewDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
@@ -395,6 +400,10 @@ class Declaring:
             bound = binder.bind(queries)
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
+        running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
+        for name in running:
+            if (told := state_words(name, flatten(staged.views[name].query, staged.queries))) is not None:
+                staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:

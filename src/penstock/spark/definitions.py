@@ -290,7 +290,8 @@ def define_derived(
     assert flat.over is not None, "it is over another view"
     bound = bind_window(flat, name, arrow_schema(columns), host)
     _refuse_reserved(name, [output.name for output in bound.outputs])
-    known = WindowDefinition(name, _identity(name, text, below), text, below)
+    kind = RunningDefinition if flat.is_running else WindowDefinition
+    known = kind(name, _identity(name, text, below), text, below)
     stream, definition = beneath
     over = flat.over if isinstance(flat.over, Beneath) else _join_time(flat, flat.over.column, definition)
     return DerivedView(known, bound, stream, definition.name, over, definition.id)
@@ -305,6 +306,8 @@ def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | Jo
             f"{definition.name} has a LEFT JOIN with a stream; a window view over one is not supported yet."
         )
         raise flat.source_clause.error(UnsupportedError, message, 0, len(flat.source_clause.text))
+    if flat.is_running:
+        return JoinTime("", 0)
     times = {each.time: number for number, each in enumerate(plan.inputs) if each.time is not None}
     inputs = {output.name: times[output.column] for output in plan.outputs if output.column in times}
     own = next((name for name in inputs if name.upper() == column.upper()), None)

@@ -56,7 +56,7 @@ from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Progress, Source, untold
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
@@ -682,7 +682,9 @@ class Execution:
             yield from ((name, "window", stream) for name in query.plans.windows)
             yield from ((name, "running", stream) for name in query.plans.running)
         for derived in self._derived.values():
-            yield from ((name, "window", derived.name) for name in derived.definitions)
+            for name, definition in derived.definitions.items():
+                kind: ViewKind = "running" if isinstance(definition, RunningDefinition) else "window"
+                yield name, kind, derived.name
         for join in self._joins.joins:
             yield join.definition.name, "join", join.definition.streams[0]
         for refreshed in self._refreshed.views:

@@ -49,12 +49,14 @@ class RunningGroups:
         """Rows of the state: groups, those that lie in several levels more than once."""
         return self._pane.rows
 
-    def take_in(self, tuples: Content | None, cut: int, newest: int | None, *, ended: bool) -> list[Answer]:
-        """Takes in what a cut brings, and says what that changes.
+    def take_in(
+        self, tuples: Content | None, revision: int, newest: int | None, *, ended: bool
+    ) -> list[Answer]:
+        """Takes in what some entries bring, and says what that changes.
 
         Args:
             tuples: partials and values by keys, a group in any number of rows; None: nothing.
-            cut: its number, which is the revision of what changes.
+            revision: of what changes, larger than those before.
             newest: largest event time of the stream, microseconds, or None.
             ended: whether the stream has ended: all rows are final.
 
@@ -81,10 +83,10 @@ class RunningGroups:
             final, rest = (rows, rows.slice(0, 0)) if ended else _parted(rows, gone)
             changed, replaced = differences(told, rest, keys)
             answers += [
-                _answer(view.name, cut, changed, replaced, is_final=False),
-                _answer(view.name, cut, final, _of_groups(told, final, keys), is_final=True),
+                _answer(view.name, revision, changed, replaced, is_final=False),
+                _answer(view.name, revision, final, _of_groups(told, final, keys), is_final=True),
             ]
-        self._keep(now, new, gone, cut)
+        self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
 
     def take_change(self) -> PaneChange | None:
@@ -126,7 +128,7 @@ class RunningGroups:
         gone: npt.NDArray[np.bool_] = touched.fill_null(newest).to_numpy() <= bound
         return gone
 
-    def _keep(self, now: Content, new: Content | None, gone: npt.NDArray[np.bool_], cut: int) -> None:
+    def _keep(self, now: Content, new: Content | None, gone: npt.NDArray[np.bool_], arrival: int) -> None:
         plan, keys = self.plan, self.plan.keys
         if gone.any():
             self._is_changed = True
@@ -135,7 +137,7 @@ class RunningGroups:
             new = _where(Content(staying, now.values), staying, keys)
         if new is not None and new.partials.num_rows:
             self._is_changed = True
-            self._pane.append(new.arrived(cut, keys), cut)
+            self._pane.append(new.arrived(arrival, keys), arrival)
             self._pane.merge_arrivals(plan.parts, keys, ())
 
 
@@ -170,12 +172,12 @@ def _where(content: Content, wanted: pa.Table, keys: Sequence[str]) -> Content |
     return Content(partials, values)
 
 
-def _answer(view: str, cut: int, rows: pa.Table, replaced: pa.Table, *, is_final: bool) -> Answer:
+def _answer(view: str, revision: int, rows: pa.Table, replaced: pa.Table, *, is_final: bool) -> Answer:
     return Answer(
         view=view,
         start=0,
         end=0,
-        revision=cut,
+        revision=revision,
         final=is_final,
         slack=0,
         coverage=1.0 if is_final else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,23 @@ from penstock.operators.windows.stored import packed, unpacked
 
 _SWEPT = "swept"
 _NO_DELAYS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRecord:
+    """What an entry of the log brings to a shard.
+
+    Attributes:
+        number: of the entry.
+        newest: largest event time seen up to here, microseconds, or None.
+        ended: whether the stream has ended.
+        envelopes: the shard's, those of other operators among them.
+    """
+
+    number: int
+    newest: int | None
+    ended: bool
+    envelopes: Sequence[Envelope]
 
 
 class RunningShard:
@@ -63,36 +81,32 @@ class RunningShard:
         return sum(groups.rows for groups in self._operators.values())
 
     def process(
-        self,
-        program: WindowProgram,
-        envelopes: Sequence[Envelope],
-        cut: int,
-        newest: int | None,
-        *,
-        ended: bool,
+        self, program: WindowProgram, records: Sequence[RunningRecord]
     ) -> Iterator[tuple[int, Answer]]:
-        """Takes in the envelopes of a cut, and gives what changes, with the operator of each.
+        """Takes in the records of a cut, and gives what changes, with the operator of each.
+
+        Operators whose groups leave take in a record at a time, so that what leaves is a function of the log and not of its cuts. The others
+        take in all at once.
 
         Args:
             program: the views after the cut; others are dropped.
-            envelopes: of the cut's entries, those of other operators among them.
-            cut, newest, ended: see `RunningGroups.take_in`.
+            records: in order, at least one.
         """
         wanted = {plan.id: plan for plan in program.running}
         self._operators = {id_: groups for id_, groups in self._operators.items() if id_ in wanted}
-        own: dict[int, list[Envelope]] = {}
-        for envelope in envelopes:
-            if envelope.operator in wanted:
-                own.setdefault(envelope.operator, []).append(envelope)
         for id_, plan in wanted.items():
             if not plan.keys and self._number:
                 continue
             groups = self._operators.setdefault(id_, RunningGroups(plan))
             groups.plan = plan
-            batch = pane_batch(own.get(id_, ()), newest, _NO_DELAYS)
-            tuples = None if batch.partials is None else _without_panes(batch.partials, batch.values)
-            for answer in groups.take_in(tuples, cut, newest, ended=ended):
-                yield id_, answer
+            steps = [records] if plan.ttl is None else [[record] for record in records]
+            for step in steps:
+                own = [each for record in step for each in record.envelopes if each.operator == id_]
+                last = step[-1]
+                batch = pane_batch(own, last.newest, _NO_DELAYS)
+                tuples = None if batch.partials is None else _without_panes(batch.partials, batch.values)
+                for answer in groups.take_in(tuples, last.number, last.newest, ended=last.ended):
+                    yield id_, answer
 
     def scalars(self) -> bytes:
         """Everything but the groups."""

@@ -83,6 +83,8 @@ class Beginnings:
 
     def _where(self, before: _Before, definition: WindowDefinition) -> Beginning:
         batch = before.batch
+        if isinstance(definition, RunningDefinition):
+            return self._running(before, definition)
         newest = self._largest([(each, each.newest) for each in before.stretches])
         known = (newest, self._largest([(each, each.furthest) for each in before.stretches]))
         furthest = max((each for each in known if each is not None), default=None)
@@ -91,10 +93,17 @@ class Beginnings:
         offset = read_offset(self._layout.spark(self._stream), batch - 1)
         if window_query(definition).hints.backfill:
             return Beginning(batch, furthest, BEFORE_ALL, offset)
-        if isinstance(definition, RunningDefinition):
-            return Beginning(batch, furthest, None, offset)
         over = BEFORE_ALL if newest is None else min(newest, self._left_off(definition, before))
         return Beginning(batch, furthest, over, offset)
+
+    def _running(self, before: _Before, definition: RunningDefinition) -> Beginning:
+        """Where a running view begins: it lacks all tuples of the batches before, whatever their event times."""
+        if not any(each.tuples for each in before.stretches):
+            return FROM_THE_START
+        newest = self._largest([(each, each.furthest) for each in before.stretches])
+        offset = read_offset(self._layout.spark(self._stream), before.batch - 1)
+        floor = BEFORE_ALL if window_query(definition).hints.backfill else None
+        return Beginning(before.batch, 0 if newest is None else newest, floor, offset)
 
     def _largest(self, told: Iterable[tuple[Stretch, int | None]]) -> int | None:
         """Largest of the event times that are told of some stretches; None where there is none."""

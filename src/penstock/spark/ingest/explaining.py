@@ -7,7 +7,9 @@ from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.windows import Aggregate
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
+from penstock.sql.script.statements import Query
 from penstock.sql.windows.bind import BoundWindow
+from penstock.sql.windows.query import WindowQuery
 
 #: lines of one kind that are shown
 _SHOWN = 50
@@ -40,6 +42,27 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
     return lines
 
 
+def state_words(name: str, query: Query) -> str | None:
+    """What bounds the state of a running view, and what is promised of its groups; None of one row, and of one without state.
+
+    Args:
+        name: the view's name.
+        query: its query, flattened.
+    """
+    if not isinstance(query, WindowQuery) or not query.keys or query.over is not None:
+        return None
+    ttl = query.hints.state_ttl
+    if ttl is None:
+        return (
+            f"the state of view {name} keeps every group; only disk space limits it. If the number of groups grows without end, add "
+            "the hint STATE_TTL('1 day')."
+        )
+    return (
+        f"a group of view {name} without tuples for {ttl / 1e6:g} s of event time leaves the state, and its row is final. If the group "
+        "gets tuples later, it starts from zero, and a new row replaces that one."
+    )
+
+
 def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     """A window view in a line; one over a window view has no bound of its own."""
     windows, bound = view.plan.windows, view.plan.bound
@@ -56,7 +79,8 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
     if view.plan.is_running:
-        return f"running results; {aggregates or 'no aggregate'}{having}"
+        again = " computed again from all rows of that view at each change;" if is_derived else ""
+        return f"running results;{again} {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told

@@ -63,7 +63,8 @@ def figures_of(
         ]
     if plan.program.tuples is not None:
         figures["demand_errors"] = {str(demand): errors for demand, errors in demand_errors.items()}
-    if plan.program.windows is not None or plan.program.tuples is not None:
+    windows = plan.program.windows
+    if plan.program.tuples is not None or (windows is not None and windows.time is not None):
         figures["null_event_times"] = counts.null_event_times
         figures["future_event_times"] = counts.future_event_times
         figures["ahead_event_times"] = counts.ahead_event_times

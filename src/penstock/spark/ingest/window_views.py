@@ -71,7 +71,7 @@ def sharing(
 
     They have the event time, the keys, the offset of the panes and the expressions that may raise in common. Views of one
     condition share where one's panes are made of the other's; views of several conditions where their panes and aggregates
-    are the same. Running views share where their conditions and what their groups stay for are the same too.
+    are the same. Running views share where their conditions and hints are the same too.
 
     Args:
         definitions: views declared together.
@@ -85,8 +85,10 @@ def sharing(
         query = window_query(definition)
         bound = binder.bind(query, definition.name)
         windows = bound.plan.windows
-        ttl = query.hints.state_ttl
-        own = (bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound), ttl)
+        own: tuple[object, ...]
+        own = bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound)
+        if query.is_running:
+            own += query.hints.state_ttl, query.hints.backfill
         is_whole = bound.condition is None or query.is_running
         known = of_conditions.setdefault((own, bound.condition), [])
         aggregates = set(bound.plan.aggregates)

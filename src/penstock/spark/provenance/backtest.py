@@ -233,7 +233,8 @@ def _window_rows(read: _Read, name: str, flat: WindowQuery) -> DataFrame:
     conditions = [f"_{number}" for number in range(1 + len(flat.outputs), len(groups.columns))]
     kept = reduce(DataFrame.where, map(F.col, conditions), groups)
     own = [F.col(f"_{number}").alias(each) for number, each in enumerate(written, 1)]
-    return kept.select(*own, F.col("_0.start").cast("string").alias(_OF))
+    of = F.lit(None) if flat.is_running else F.col("_0.start")
+    return kept.select(*own, of.cast("string").alias(_OF))
 
 
 def _condition(spark: SparkSession, where: str | None) -> tuple[Column, Column]:

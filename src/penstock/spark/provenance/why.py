@@ -133,6 +133,11 @@ def _whole(
     columns = target.relation.schema.fieldNames()
     conjuncts = tuple(Conjunct(owner, judged(part, columns, values)) for owner, part in outlines)
     told = replace(told, conjuncts=conjuncts)
+    if isinstance(flat, WindowQuery) and flat.is_running:
+        note = (
+            "The view has no window: it counts every tuple that its conditions keep, whatever the event time."
+        )
+        return replace(told, notes=(*told.notes, note))
     if isinstance(flat, WindowQuery):
         windows = windows_of(given.frame, flat)
         laid = (
@@ -166,6 +171,7 @@ def _target(spark: SparkSession, declared: Declared, name: str, flat: FlatQuery,
     kind = "selection"
     if isinstance(flat, WindowQuery):
         kind = "deadline" if isinstance(view.definition, DeadlineDefinition) else "window"
+        kind = "running" if flat.is_running else kind
         notes += [f"HAVING is a condition on groups: {each.clause.text}" for each in flat.having]
     return _Target(kind, relation, list(_owned(declared, name, flat)), notes=notes)
 

@@ -8,6 +8,7 @@ from penstock.spark.storage.store_paths import StorePath, name_below
 from penstock.stores.files import Files
 
 _MISSES = "misses"
+_RUNNING = ".running.0"
 
 
 def results_of(stream: str) -> str:
@@ -17,7 +18,12 @@ def results_of(stream: str) -> str:
 
 def running_of(stream: str) -> str:
     """The name that the running views of a stream have their results under, and their lane its state."""
-    return f"{stream}.running.0"
+    return f"{stream}{_RUNNING}"
+
+
+def is_running_name(name: str) -> bool:
+    """Whether `running_of` gave a name."""
+    return name.endswith(_RUNNING)
 
 
 def rows_of(stream: str, view: str) -> str:

@@ -14,7 +14,7 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES
-from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, members
+from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
 from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME
@@ -22,6 +22,8 @@ from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.shared_maps import SharedMap
 
 Definition = ViewDefinition | WindowDefinition
+#: of an entry: the view aggregates without a window
+IS_RUNNING = "is_running"
 
 
 class CatalogWriter:
@@ -122,7 +124,10 @@ class CatalogWriter:
             if views[name].get("stream") == stream:
                 self._drop(name)
         for name in changes.others:
-            self._set(name, numbered({**members(definitions[name]), "stream": stream}, views.get(name)))
+            definition = definitions[name]
+            kind = {IS_RUNNING: True} if isinstance(definition, RunningDefinition) else {}
+            entry = {**members(definition), "stream": stream, **kind}
+            self._set(name, numbered(entry, views.get(name)))
         self._answered[stream] = now
 
     def _set(self, name: str, entry: dict[str, Any]) -> None:

@@ -166,7 +166,11 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
             raise SqlError(f"{where}: key names no column.", *table.at("key"))
     elif mode == "upsert":
         if view.key is None:
-            needs = "select its group keys and its window" if view.has_windows else "it has no group keys"
+            needs = (
+                "select all of its group keys, of a window view the window too"
+                if view.has_windows
+                else "it has no group keys"
+            )
             raise SqlError(
                 f"{where}: mode upsert needs a key, and view {view.name} gives none: {needs}, or set the option key.",
                 *table.at("mode"),

@@ -9,12 +9,7 @@ from sqlglot.tokenizer_core import Token
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, tokenize
-from penstock.sql.text.parts import (
-    ALLOWED_OVER_A_WINDOW,
-    ALLOWED_OVER_WINDOWS,
-    ALLOWED_RUNNING,
-    ALLOWED_WINDOW,
-)
+from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_RUNNING
 from penstock.sql.windows.group_expressions import in_parentheses
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
@@ -35,12 +30,9 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         UnknownNameError: a name that the window view does not put out.
         UnsupportedError: its windows are not over those of the view, or that is an aggregation over another one.
     """
-    if below.is_running or query.is_running:
-        place, kind = query.source_clause, "running" if below.is_running else "window"
-        message = (
-            f"{query.source} is a {kind} view; {'an' if below.is_running else 'a running'} aggregation over it is not "
-            f"supported yet. {ALLOWED_RUNNING if below.is_running else ALLOWED_OVER_WINDOWS}"
-        )
+    if below.is_running:
+        place = query.source_clause
+        message = f"{query.source} is a running view; an aggregation over it is not supported yet. {ALLOWED_RUNNING}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.over is not None:
         place, kind = query.source_clause, "join" if isinstance(below.over, BeneathJoin) else "window"
@@ -63,6 +55,8 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         query,
         f"Write the hint in window view {query.source}; this view is answered when that one is.",
     )
+    if query.is_running:
+        return replace(query, over=Beneath(below.windows, "end"))
     written, is_last = _without_window_time(query.time_clause)
     moment = _MOMENTS.get(Over(below).rewrite(written))
     if moment is None or (is_last and moment != "last"):
@@ -84,14 +78,12 @@ def aggregated_over_join(query: WindowQuery) -> WindowQuery:
     Raises:
         UnsupportedError: its windows are over no column of the view, or it has hints.
     """
-    if query.is_running:
-        place = query.source_clause
-        message = f"{query.source} is a join view; a running aggregation over it is not supported yet. {ALLOWED_WINDOW}"
-        raise place.error(UnsupportedError, message, 0, len(place.text))
     _refuse_hints(
         query,
         f"Hints are not supported over join view {query.source} yet. Remove the hint.",
     )
+    if query.is_running:
+        return replace(query, over=BeneathJoin(""))
     tokens = _bare(tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script))
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     if name is None:

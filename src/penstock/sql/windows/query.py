@@ -77,7 +77,7 @@ class BeneathJoin:
     """The join view whose rows a window view aggregates.
 
     Attributes:
-        column: its column that is a row's time.
+        column: its column that is a row's time; "" for a running view.
     """
 
     column: str

@@ -80,6 +80,9 @@ class RowsBeneath(Protocol):
             DamagedError: a file is missing or damaged.
         """
 
+    def whole(self) -> pa.Table:
+        """All rows that are there, the columns of the view beneath; raises as `read`."""
+
 
 class RowSource(Protocol):
     """A view that others are over.
@@ -208,6 +211,12 @@ class WindowRows:
         there = rows.filter(pc.equal(rows.column(self.readable.marks[OP]), UPSERT))
         return FoundRows(there.select(self.columns.names), worth)
 
+    def whole(self) -> pa.Table:
+        """See `RowsBeneath`."""
+        rows = self._newest([(BEFORE_ALL, AFTER_ALL + 1)])
+        there = rows.filter(pc.equal(rows.column(self.readable.marks[OP]), UPSERT))
+        return there.select(self.columns.names)
+
     def _time(self, end: int) -> int:
         if end in (BEFORE_ALL, AFTER_ALL):
             return end
@@ -272,6 +281,12 @@ class JoinedRows:
         )
         worth = Worth(None, self._reached)
         return FoundRows(rows, dict.fromkeys(self._ends(rows, windows).tolist(), worth))
+
+    def whole(self) -> pa.Table:
+        """See `RowsBeneath`."""
+        definition = self.source.joined.definition
+        schema = row_schema(definition.plan)
+        return pa.concat_tables([self.files.whole(paths, schema) for paths in self._paths(definition.name)])
 
     @property
     def _reached(self) -> int:

@@ -14,7 +14,7 @@ from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
-from penstock.sql.windows.query import WINDOW_NAME, aggregate_name, key_name
+from penstock.sql.windows.query import WHOLE, WINDOW_NAME, aggregate_name, key_name
 
 _VALUE, _COUNT = "v", "_rows"
 #: what does not fit its type is NULL, as in other window views
@@ -34,28 +34,31 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: 
         columns: its columns.
     """
     frame = _usable(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
-    windows = view.plan.windows
-    window = computed(
-        spark, f"window({quoted(view.plan.time)}, {windows.size}, {windows.slide}, {windows.start})"
-    )
     keys = [F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.keys)]
     aggregates = [
         computed(spark, _call(each)).alias(aggregate_name(number))
         for number, each in enumerate(view.plan.aggregates)
     ]
-    grouped = frame.groupBy(window.alias(WINDOW_NAME), *keys).agg(
-        F.count(F.lit(1)).alias(_COUNT), *aggregates
-    )
+    every = F.count(F.lit(1)).alias(_COUNT), *aggregates
+    if view.plan.is_running:
+        whole = F.struct(F.lit(True).alias(WHOLE)).alias(WINDOW_NAME)
+        grouped = frame.groupBy(*keys).agg(*every).withColumn(WINDOW_NAME, whole)
+    else:
+        grouped = frame.groupBy(_window(spark, view).alias(WINDOW_NAME), *keys).agg(*every)
     if view.having is not None:
         grouped = grouped.where(_holds(spark, view.having))
     own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
     row = F.struct(
-        F.col(f"{WINDOW_NAME}.start").alias("start"),
-        F.col(f"{WINDOW_NAME}.end").alias("end"),
+        *(F.col(f"{WINDOW_NAME}.{part.name}").alias(part.name) for part in view.window_type),
         *(F.col(key_name(number)).alias(f"k{number}") for number in range(len(keys))),
     )
     schema = own_schema(view).append(pa.field(ROW, row_type(view)))
     return grouped.select(*own, row.alias(ROW)).toArrow().rename_columns(schema.names).cast(schema)
+
+
+def _window(spark: SparkSession, view: BoundWindow) -> Column:
+    windows, time = view.plan.windows, quoted(view.plan.time)
+    return computed(spark, f"window({time}, {windows.size}, {windows.slide}, {windows.start})")
 
 
 def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFrame:
@@ -63,15 +66,16 @@ def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFram
     if view.condition is not None:
         rows = rows.where(_holds(spark, view.condition))
     plan, derived = view.plan, {each.name: each for each in view.derived}
-    used = [plan.time, *(name for name, _ in plan.keys)]
+    used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.keys)]
     used += [each.argument for each in plan.aggregates if each.argument is not None]
     plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
     # a struct tells NULL from what could not be computed
     values = [boxed(spark, each.expression).alias(each.name) for each in derived.values()]
-    rows = rows.select(*plain, *values)
+    # a view may need no column at all
+    rows = rows.select(*(plain or [F.lit(True)]), *values)
     for name in derived:
         rows = rows.where(F.col(name).isNotNull())
-    return rows.select(*plain, *(F.col(f"{name}.v").alias(name) for name in derived))
+    return rows.select(*(plain or [F.lit(True)]), *(F.col(f"{name}.v").alias(name) for name in derived))
 
 
 def _holds(spark: SparkSession, condition: str) -> Column:

@@ -1,4 +1,4 @@
-"""The derived lane: window views over the rows of one window or join view, early, corrected and final.
+"""The derived lane: window views over the rows of one window or join view, early, corrected and final, and running views.
 
 The rows of the view beneath are in the results folder, all of them; the log says which came with each publication and how far
 the view beneath has come. A cut answers the windows that new rows lie in, and those that have become due or final: it
@@ -24,7 +24,7 @@ from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import RowsBeneath
 from penstock.spark.lanes.derived.groups import groups_of
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments
-from penstock.spark.lanes.derived.revisions import revised
+from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
@@ -148,12 +148,29 @@ class DerivedLane(CutLane):
         staged: list[MadeResults] = []
         counts: dict[str, dict[str, int]] = {}
         answered = []
+
+        def keep(view: Answered, rows: pa.Table, count: ViewCounts) -> None:
+            if rows.num_rows:
+                file = written(view_kind(view.operator, view.name), rows)
+                staged.append(MadeResults(view.operator, 0, store.put(view.operator, 0, [file])))
+                counts[view.name] = asdict(count)
+
         for view in map(Answered.of, cut.orders["views"]):
             beneath = self._derived.source.rows(view, progress, self._rows)
             if beneath is None:
                 continue
             answered.append(view.operator)
-            windows = self._bound(view.operator)[view.name].plan.windows
+            bound = self._bound(view.operator)[view.name]
+            if bound.plan.is_running:
+                is_final = progress.final == AFTER_ALL
+                ends = is_final and told_until.final != AFTER_ALL
+                if ends or view.operator not in known or any(entry.files for entry in entries):
+                    rows, count = self._answer_whole(
+                        view, beneath, cut.number, store.scratch, is_final=is_final, tells_all=ends
+                    )
+                    keep(view, rows, count)
+                continue
+            windows = bound.plan.windows
             due = _Due(
                 windows=windows,
                 before=beneath.told(told_until, windows),
@@ -161,11 +178,7 @@ class DerivedLane(CutLane):
                 touched=self._touched(beneath, windows, entries),
                 every=view.operator not in known,
             )
-            rows, count = self._answer(view, beneath, due, cut.number, store.scratch)
-            if rows.num_rows:
-                file = written(view_kind(view.operator, view.name), rows)
-                staged.append(MadeResults(view.operator, 0, store.put(view.operator, 0, [file])))
-                counts[view.name] = asdict(count)
+            keep(view, *self._answer(view, beneath, due, cut.number, store.scratch))
         return CutAnswer(
             staged,
             {
@@ -203,6 +216,25 @@ class DerivedLane(CutLane):
             now = _of_windows(groups_of(self.context.spark, bound, path, beneath.columns), wanted)
         final = {end for end in wanted if end <= due.now.final}
         return revised(now, told, found.worth, final, cut)
+
+    def _answer_whole(
+        self,
+        view: Answered,
+        beneath: RowsBeneath,
+        cut: int,
+        scratch: StorePath,
+        *,
+        is_final: bool,
+        tells_all: bool,
+    ) -> tuple[pa.Table, ViewCounts]:
+        """The rows that tell how the groups of a running view differ from what was told: all rows beneath are grouped again."""
+        bound = self._bound(view.operator)[view.name]
+        published = read_published(self.context.layout, self.name)
+        paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
+        told = self._rows.whole(list(paths), result_schema(bound))
+        path = written("", beneath.whole()).left(scratch).path
+        now = groups_of(self.context.spark, bound, path, beneath.columns)
+        return revised_whole(now, told, cut, is_final=is_final, tells_all=tells_all)
 
     def _told_rows(self, view: Answered, bound: BoundWindow, due: _Due) -> pa.Table:
         """What the lane has told of the windows that may be due."""

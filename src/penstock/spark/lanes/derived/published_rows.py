@@ -70,6 +70,11 @@ class PublishedRows:
         """
         return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
+    def whole(self, files: Sequence[StorePath], schema: pa.Schema) -> pa.Table:
+        """All rows, in the order of the files; arguments and errors as of `read`."""
+        batches = (conform(batch, schema) for path in files for batch in batches_of(path, schema.names))
+        return pa.Table.from_batches(batches, schema)
+
     def _batches(
         self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans
     ) -> Iterator[pa.RecordBatch]:

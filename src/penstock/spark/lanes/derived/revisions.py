@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,6 +127,42 @@ def revised(
         counts.final += end in final and end not in were_final
         counts.final_corrected += end in were_final
         counts.corrected += revision > 0 and end not in final and end not in were_final
+    columns = {name: rows.column(name) for name in own}
+    columns |= {names[mark.name]: pa.array(marks[mark.name], mark.type) for mark in MARKS}
+    return pa.table({**columns, ROW: rows.column(ROW)}, schema=told.schema), counts
+
+
+def revised_whole(
+    now: pa.Table, told: pa.Table, cut: int, *, is_final: bool, tells_all: bool
+) -> tuple[pa.Table, ViewCounts]:
+    """The rows that tell how the groups of a running view differ from what was told of them.
+
+    Args:
+        now: the groups: own columns and ROW.
+        told: all that was told: own columns, MARKS and ROW.
+        cut: number of the cut, the revision.
+        is_final: whether no row beneath changes any more.
+        tells_all: whether groups that do not differ are told too.
+
+    Returns:
+        Own columns, MARKS and ROW, and what they say, counted.
+    """
+    names = marks_in(told.column_names)
+    own = [name for name in told.column_names if name not in (*names.values(), ROW)]
+    newest = newest_rows(told)
+    differs, gone = _compared(now, newest, own)
+    upserts = now if tells_all else now.filter(pa.array(differs))
+    deletes = newest.filter(pa.array(gone)).select([*own, ROW])
+    rows = pa.concat_tables([upserts.select([*own, ROW]), deletes])
+    shown_before = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
+    counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - shown_before))
+    marks: dict[str, Sequence[object]] = {
+        REVISION: [cut] * rows.num_rows,
+        COVERAGE: [1.0 if is_final else None] * rows.num_rows,
+        SLACK: [0.0] * rows.num_rows,
+        FINAL: [is_final] * rows.num_rows,
+        OP: [UPSERT] * upserts.num_rows + [DELETE] * deletes.num_rows,
+    }
     columns = {name: rows.column(name) for name in own}
     columns |= {names[mark.name]: pa.array(marks[mark.name], mark.type) for mark in MARKS}
     return pa.table({**columns, ROW: rows.column(ROW)}, schema=told.schema), counts

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from penstock.operators.running.shard import RunningShard
+from penstock.operators.running.shard import RunningRecord, RunningShard
 from penstock.operators.windows.shard import WindowProgram
 from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, StoredChange
@@ -94,12 +94,11 @@ class RunningTask:
         shard = _restored(cell, states, program.program) if held is None or is_restored else held.shard
         before = shard.operators
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
-        envelopes = [envelope for entry in self.entries for envelope in reader.of(entry)]
+        records = [
+            RunningRecord(entry.number, entry.newest, entry.ended, reader.of(entry)) for entry in self.entries
+        ]
         stage = ResultStage(self.store, self.store.scratch, cell.number, program.views.__getitem__)
-        last = self.entries[-1]
-        for operator, answer in shard.process(
-            program.program, envelopes, self.cut, last.newest, ended=last.ended
-        ):
+        for operator, answer in shard.process(program.program, records):
             stage.add(operator, answer)
         results = stage.close()
         changes = {(each, _PANE): StoredChange(0, ()) for each in before - shard.operators}

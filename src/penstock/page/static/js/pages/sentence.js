@@ -29,10 +29,11 @@ function beginning({ totals, streams, lanes }) {
 function subject(totals, streams, lanes) {
   const rules = sum(streams, "selections");
   const windows = sum(streams, "windows");
+  const running = viewsOf(lanes, "running");
   const joins = viewsOf(lanes, "join");
   const deadlines = viewsOf(lanes, "deadlines");
   const refreshed = viewsOf(lanes, "refreshed");
-  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"], [refreshed, "refreshed view", "refreshed views"]];
+  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [running, "running view", "running views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"], [refreshed, "refreshed view", "refreshed views"]];
   const named = kinds.filter(([count]) => count).map(([count, one, many]) => counted(count, one, many));
   return list(named.length ? named : [counted(totals.views, "view")]);
 }
