@@ -54,7 +54,7 @@ class ProtobufWriter:
             prefix: put before each.
 
         Raises:
-            ValueError: a text is no symbol of its field's enum, or a number is beyond its field.
+            ValueError: a text is not a symbol of its field's enum, or a number is beyond its field.
         """
         numbered = pa.schema([pa.field(each.name, _numbered(each.type)) for each in rows.schema])
         found = []
@@ -136,7 +136,7 @@ def _put(field: FieldDescriptor, column: pa.Field) -> Put:
 
         def put_symbol(message: Any, value: str) -> None:
             if value not in symbols:
-                raise ValueError(f"'{value}' is no symbol of {field.enum_type.full_name}")
+                raise ValueError(f"'{value}' is not a symbol of {field.enum_type.full_name}")
             setattr(message, name, symbols[value])
 
         return put_symbol
