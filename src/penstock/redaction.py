@@ -15,7 +15,7 @@ from threading import Lock
 #: what a secret is replaced by
 MASK = "***"
 _SECRET = re.compile(
-    r"secret|^headers$|passw|passphrase|(?<![a-z])pwd|token|jaas|user[._]?info|credential|access[._]?key|private|account[._]?key|[._]key$",
+    r"secret|^headers$|passw|passphrase|(?<![a-z])pwd|token|jaas|user[._]?info|credential|authorization|\.header\.|access[-._]?key|private|account[-._]?key|[-._]key$",
     re.IGNORECASE,
 )
 _STRING = r"""[rR]?'(?:[^'\\]|\\.|'')*(?:'|$)|[rR]?"(?:[^"\\]|\\.)*(?:"|$)"""

@@ -162,6 +162,25 @@ def test_a_row_that_raises_is_told_once_for_a_call_and_lost_by_its_views() -> No
     assert {each.call for each in found.raised} == {"picky(n)"}
 
 
+def test_a_call_within_one_whose_other_argument_raises_for_all_rows() -> None:
+    functions, integer = Functions(), pa.int64()
+    calls = (
+        CallProgram("f0", "twice(n)", ("n",), (integer,), integer, (), at_least()),
+        CallProgram(
+            "f1", "plus(twice(n), 1 / z)", ("f0", "z"), (integer, integer), integer, ("bad",), at_least(0)
+        ),
+    )
+    given = CallsProgram(calls, b"", 1, np.asarray([0]), np.asarray([[-1], [0]], np.int32))
+    columns = {"n": pa.array([1, 2]), "z": pa.array([None, None], integer), "bad": pa.array([True, True])}
+    users = CallJudge(given, (functions.twice, functions.plus))
+    found = users.judge(np.asarray([0, 1, 2]), np.asarray([1, 1], np.int32), 2, columns.__getitem__)
+    assert len(found.queries) == 0
+    assert [(each.row, each.reason) for each in found.raised] == [
+        (row, "an argument of plus(twice(n), 1 / z) raised") for row in range(2)
+    ]
+    assert not functions.given["twice"]
+
+
 def test_without_branches_nothing_is_called() -> None:
     functions = Functions()
     users = CallJudge(program(TESTED), (functions.twice, functions.picky, functions.plus))

@@ -317,7 +317,6 @@ def test_snapshots_that_are_held_or_of_others_remain_with_their_files(lake: dict
             {"catalog.type": "", "catalog.uri": "", "none": ""},
             "nothing says where catalog default is",
         ),
-        (SELECTION, {"catalog.token_file": "/nowhere"}, "catalog.token_file cannot be read"),
         (SELECTION, {"partition_by": "town"}, "partition_by names column town, which does not exist"),
         (WINDOWS, {"partition_by": "w"}, "partition_by names column w, which is"),
         (SELECTION, {"tabel": "y"}, "sink iceberg has no option tabel; did you mean table"),
@@ -342,12 +341,13 @@ def test_a_type_that_iceberg_does_not_have_is_refused_by_its_column(lake: dict[s
         iceberg.PROVIDER.open(None, SinkTable(statement, lake, "v", columns, Form("append")))  # type: ignore[arg-type]
 
 
-def test_a_secret_stands_in_no_message(folder: Folder, lake: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("marker-of-a-token\n")
+def test_a_secret_stands_in_no_message(folder: Folder, lake: dict[str, str]) -> None:
     options = {
         **lake,
         "catalog.uri": "postgresql+nothing://me:marker-of-a-password@127.0.0.1:1/db",
-        "catalog.token_file": str(tmp_path / "token"),
+        "catalog.token": "marker-of-a-token",
+        "catalog.header.Authorization": "Bearer marker-of-a-header",
+        "catalog.adls.account-key": "marker-of-an-account",
         "catalog.s3.secret-access-key": "marker-of-a-key",
     }
     sink = folder.sink("iceberg", **options)

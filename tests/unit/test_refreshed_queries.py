@@ -48,12 +48,18 @@ def test_names_are_those_of_columns_unless_all_are_read() -> None:
     assert {"K", "L M", "X", "Y"} <= names
     assert read(f"SELECT {HINT} a.* FROM a").names is None
     assert read(f"SELECT {HINT} k FROM a NATURAL JOIN b").names is None
+    assert read(f"SELECT {HINT} x FROM a PIVOT (sum(v) FOR k IN ('x'))").names is None, (
+        "it groups by the rest"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (f"SELECT {HINT} * FROM db.a", "one part"),
+        (f"SELECT {HINT} * FROM a, IDENTIFIER('db.b') b", "IDENTIFIER does not say"),
+        (f"SELECT {HINT} * FROM a TABLESAMPLE (10 PERCENT)", "other rows at each refresh"),
+        (f"SELECT {HINT} * FROM a VERSION AS OF 3", "no versions"),
         (f"SELECT {HINT} 1", "needs a stream"),
         (f"SELECT {HINT} k FROM a UNION SELECT {HINT} k FROM b", "twice"),
         ("SELECT /*+ REFRESH('1 minute'), BACKFILL */ * FROM a", "answered as a whole"),

@@ -487,12 +487,13 @@ class Declaring:
                 check_name("table", table.name)
                 check_length("table", table.name)
                 staged.tables[table.name] = table
-                if table.name.upper() not in targets and not is_static(table):
-                    retain_table(staged, table)
-                if is_static(table):
-                    staged.statics[table.name] = open_static(self._spark, filled(table))
-                elif table.name.upper() not in targets:
-                    whole = filled(table)
+                if table.name.upper() in targets and not is_static(table):
+                    continue
+                whole = filled(table)
+                if is_static(whole):
+                    staged.statics[table.name] = open_static(self._spark, whole)
+                else:
+                    retain_table(staged, whole)
                     source = open_table(self._spark, whole, self._settings)
                     staged.streams[table.name] = self._new_stream(source, open_probe(self._spark, whole))
                     staged.warnings[table.name] = table_warnings(whole, partial(reads_any, self._spark))

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError, TypeMismatchError
 from penstock.monitor.figures import counted
+from penstock.plan.windows import ALL_TIME
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declared import Declared
 from penstock.spark.definitions import column_names
@@ -74,7 +75,9 @@ def view_of(declared: Declared, name: str) -> SinkView:
         return SinkView(name, view.definition.schema, None, has_windows=False, changes=True)
     bound = _window(declared, name)
     if bound is not None:
-        return SinkView(name, own_schema(bound), _key(bound), has_windows=True, changes=True)
+        return SinkView(
+            name, own_schema(bound), _key(bound), has_windows=bound.plan.windows != ALL_TIME, changes=True
+        )
     stream = declared.streams[view.stream]
     flat = flatten(view.query, declared.queries)
     assert isinstance(flat, SelectQuery), "window and join views have been told apart"

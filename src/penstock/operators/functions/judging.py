@@ -251,11 +251,11 @@ class _Values:
     def _known(self, number: int, rows: Places) -> npt.NDArray[np.int64]:
         """Where the values of rows are, computed unless they have been."""
         places = self._places.setdefault(number, np.full(self._rows, _UNKNOWN))
+        pieces = self._pieces.setdefault(number, [])
         fresh = rows[places[rows] == _UNKNOWN]
         if not len(fresh):
             return places
         call = self._calls[number]
-        pieces = self._pieces.setdefault(number, [])
         fresh = self._with_arguments(number, fresh, places)
         taken = [
             each if isinstance(each, pa.Scalar) else self._argument(each, fresh)

@@ -41,7 +41,7 @@ class SinkView:
         name: the view's name.
         columns: its own columns.
         key: those that tell its rows apart; None: there are none, or the SELECT list lacks them.
-        has_windows: whether its rows have revisions.
+        has_windows: whether its rows are those of windows, early or final.
         changes: whether rows are replaced or withdrawn.
     """
 
@@ -169,7 +169,7 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
             needs = (
                 "select all of its group keys, of a window view the window too"
                 if view.has_windows
-                else "it has no group keys"
+                else "its SELECT list has no group keys, or not all"
             )
             raise SqlError(
                 f"{where}: mode upsert needs a key, and view {view.name} gives none: {needs}, or set the option key.",

@@ -30,6 +30,7 @@ from penstock.spark.results.window_schemas import (
     OP,
     REVISION,
     ROW,
+    is_running_row,
     readable_definition,
     readable_operator,
 )
@@ -48,7 +49,7 @@ class MarkColumns:
 
     Attributes:
         op: what is done with the row; of rows that never change, None.
-        is_final: whether a later row replaces it only after a very late tuple.
+        is_final: whether only another final row replaces it.
         revision: of the row.
         all: the names of these and all others that are no columns of the view's own.
     """
@@ -304,7 +305,9 @@ def open_feed(layout: Layout, view: str, feed: Feed) -> ViewFeed:
     stream = feed.query.removesuffix(results_of(""))
     readable = readable_operator(layout, stream, name, number)
     names = readable.marks
-    marks = MarkColumns(names[OP], names[FINAL], names[REVISION], tuple(names.values()))
+    # rows of running views are final for a time only: the last one counts
+    final = None if is_running_row(readable.row.names) else names[FINAL]
+    marks = MarkColumns(names[OP], final, names[REVISION], tuple(names.values()))
     return PlainFeed(feed, layout, name, marks, readable.schema, ROW)
 
 

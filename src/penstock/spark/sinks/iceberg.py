@@ -277,20 +277,14 @@ def _properties(table: SinkTable) -> dict[str, str]:
     """The properties of a table's catalog: those that a file has are read.
 
     Raises:
-        ConnectionFailedError: a file cannot be read.
         SqlError: nothing says where the catalog is.
     """
     from pyiceberg.catalog import CatalogType
     from pyiceberg.utils.config import Config
 
-    given = {name: value for name, value in table.options.items() if name.startswith(PREFIX)}
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        if not name.endswith("_file"):
-            found[name.removeprefix(PREFIX)] = value
-            continue
-        plain = name.removesuffix("_file")
-        found[plain.removeprefix(PREFIX)] = options.file_text(table, name, value)
+    found = {
+        name.removeprefix(PREFIX): value for name, value in table.options.items() if name.startswith(PREFIX)
+    }
     catalog = table.options.get("catalog", "default")
     known = {**(Config().get_catalog_config(catalog) or {}), **found}
     if not {"uri", "type", "py-catalog-impl"} & set(known):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError
-from penstock.redaction import remember
 from penstock.spark.sinks.delivery import refuse_missing
 from penstock.spark.sinks.providers import SinkTable
 
@@ -68,22 +66,6 @@ def whole_number(table: SinkTable, option: str, default: int) -> int:
             *table.statement.at(option),
         )
     return int(text)
-
-
-def file_text(table: SinkTable, option: str, file: str) -> str:
-    """What a file that an option names holds, without spaces around it.
-
-    Raises:
-        ConnectionFailedError: it cannot be read.
-    """
-    try:
-        value = Path(file).read_text().strip()
-    except OSError as error:
-        raise ConnectionFailedError(
-            f"table {table.name}: {option} cannot be read: {error}", *table.statement.at(option)
-        ) from error
-    remember([value])
-    return value
 
 
 def library(table: SinkTable, module: str, extra: str) -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -34,7 +35,7 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
 
     Raises:
         SqlError: it is no query, the hint is wrong, or beside others.
-        UnsupportedError: it names a table of a database, or none.
+        UnsupportedError: it names a table of a database, or none, or what it reads is not said by its text.
     """
     start, end = tokens[0].start, tokens[-1].end + 1
     clause = Clause(script[start:end], script, start)
@@ -49,6 +50,7 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
             "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
         )
         raise clause.error(SqlError, message, 0, len(clause.text))
+    _refuse_unstable(script, tokens, tree)
     sources = tuple(_sources(tree, clause))
     if not sources:
         message = "A view needs a stream. Name one in FROM."
@@ -118,6 +120,25 @@ def _only(script: str, hints: Sequence[Hints]) -> float:
     return first.refresh_seconds
 
 
+def _refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> None:
+    """Refuses what reads other rows each time, or does not say which.
+
+    Raises:
+        UnsupportedError: it is in the query.
+    """
+    for token, after in pairwise(tokens):
+        what = token.text.upper()
+        if what == "IDENTIFIER" and after.token_type is TokenType.L_PAREN:
+            message = "IDENTIFIER does not say what is read before it runs. Write the name."
+        elif token.token_type is TokenType.TABLE_SAMPLE:
+            message = "A sample would have other rows at each refresh. Filter by the hash of a column instead."
+        elif what in ("VERSION", "TIMESTAMP") and after.text.upper() == "AS" and tree.find(exp.Version):
+            message = "A stream has no versions. Remove AS OF."
+        else:
+            continue
+        raise UnsupportedError(message, script, token.start, token.end + 1)
+
+
 def _sources(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
     """The tables that are no common table expressions, each once."""
     seen: set[str] = set()
@@ -136,10 +157,10 @@ def _sources(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
 
 
 def _reads_all(tree: exp.Expression) -> bool:
-    """Whether columns are read that are not named: by a star, or by the names that two tables share."""
+    """Whether columns are read that are not named: by a star, by the names that two tables share, or by PIVOT, which groups by the rest."""
     stars = (star for star in tree.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     natural = (join for join in tree.find_all(exp.Join) if join.args.get("method") == "NATURAL")
-    return next(stars, None) is not None or next(natural, None) is not None
+    return any(next(each, None) is not None for each in (stars, natural, tree.find_all(exp.Pivot)))
 
 
 def names_read(text: str) -> frozenset[str] | None:
