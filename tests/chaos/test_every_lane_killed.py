@@ -46,6 +46,9 @@ VIEWS = {
     "pairs": "SELECT a.k, a.ts AS first, b.ts AS later, b.x FROM rides a JOIN rides b ON a.k = b.k AND "
     "b.ts BETWEEN a.ts + INTERVAL 1 SECOND AND a.ts + INTERVAL 2 SECONDS",
     "timely": f"SELECT /*+ DEADLINE('1 hour') */ {BY_KEY}",
+    "so_far": "SELECT k, count(*) AS n, sum(x) AS s FROM rides GROUP BY k",
+    "peaks_of_keys": "SELECT k, window(ts, '10 seconds') AS w, max(x) AS most FROM rides GROUP BY k, w",
+    "mean_of_peaks": "SELECT avg(most) AS mean, count(*) AS windows FROM peaks_of_keys",
 }
 SUMS = (
     "SELECT k, time_bucket(INTERVAL 10 SECONDS, ts) AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY ALL"
@@ -57,6 +60,9 @@ WANTED = {
     "pairs": VIEWS["pairs"],
     "timely": SUMS,
     "high": VIEWS["high"],
+    "so_far": VIEWS["so_far"],
+    "mean_of_peaks": "SELECT avg(most) AS mean, count(*) AS windows FROM (SELECT max(x) AS most FROM rides GROUP BY k, "
+    "time_bucket(INTERVAL 10 SECONDS, ts))",
 }
 
 
@@ -109,7 +115,7 @@ def _check(layout: Layout, rides: pa.Table) -> None:
         assert found is not None
         assert rows.num_rows > 0
         assert _bag(found.rows) == _bag(rows), name
-    for name in ("sums", "peaks", "timely"):
+    for name in ("sums", "peaks", "timely", "so_far", "mean_of_peaks"):
         told = plain_rows(layout, name, 0, True)
         assert told is not None
         assert max(Counter(map(repr, told.rows.to_pylist())).values()) == 1, f"{name}: nothing is told twice"

@@ -7,6 +7,8 @@ which an index finds, so that its cost is that of these groups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,7 @@ from penstock.operators.windows.aggregates import ROWS, extreme_of, lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.grouping import shared_codes
-from penstock.operators.windows.pane import Pane, PaneChange
+from penstock.operators.windows.pane import Pane, PaneTable
 from penstock.operators.windows.rows import differences, lowered
 from penstock.operators.windows.shard import RunningPlan
 
@@ -31,12 +33,24 @@ class RunningGroups:
         plan: the operator.
         pieces: what is stored of them, as `take_change` gave it; none: there are none.
         swept: the event time of the newest sweep, microseconds; None before the first one.
+        known: tables of pieces that are decoded already, see `pieces`.
     """
 
-    def __init__(self, plan: RunningPlan, pieces: Sequence[Content] = (), swept: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: RunningPlan,
+        pieces: Sequence[bytes] = (),
+        swept: int | None = None,
+        known: Mapping[bytes, PaneTable] = MappingProxyType({}),
+    ) -> None:
         self.plan = plan
         self.swept = swept
-        self._pane = Pane.stored(pieces) if pieces else Pane()
+        digests = map(_digest, pieces)
+        self._stored = [
+            (digest, known.get(digest) or PaneTable.stored(Content.loaded(piece)))
+            for digest, piece in zip(digests, pieces, strict=True)
+        ]
+        self._pane = Pane.of(table for _, table in self._stored) if pieces else Pane()
         self._is_changed = False
 
     @property
@@ -89,12 +103,22 @@ class RunningGroups:
         self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
 
-    def take_change(self) -> PaneChange | None:
-        """What to store since the last call; None: nothing has changed."""
+    @property
+    def pieces(self) -> Mapping[bytes, PaneTable]:
+        """The tables of the stored pieces by the digests of these, with their indexes."""
+        return dict(self._stored)
+
+    def take_change(self) -> tuple[int, list[bytes]] | None:
+        """What to store since the last call: how many pieces stay, and those that follow them; None: nothing has changed."""
         if not self._is_changed:
             return None
         self._is_changed = False
-        return self._pane.change(self.plan.parts, self.plan.keys)
+        change = self._pane.change(self.plan.parts, self.plan.keys)
+        pieces = [piece.stored() for piece in change.pieces]
+        tables = self._pane.take_pieces(change.kept)
+        self._stored = self._stored[: change.kept]
+        self._stored += [(_digest(piece), table) for piece, table in zip(pieces, tables, strict=True)]
+        return change.kept, pieces
 
     def _sweeps(self, newest: int | None) -> bool:
         """Whether groups are looked through for those that leave."""
@@ -139,6 +163,10 @@ class RunningGroups:
             self._is_changed = True
             self._pane.append(new.arrived(arrival, keys), arrival)
             self._pane.merge_arrivals(plan.parts, keys, ())
+
+
+def _digest(piece: bytes) -> bytes:
+    return blake2b(piece, digest_size=16).digest()
 
 
 def _nothing(plan: RunningPlan) -> Content:

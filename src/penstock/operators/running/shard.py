@@ -55,6 +55,7 @@ class RunningShard:
         scalars: bytes,
         pieces: Mapping[int, Sequence[bytes]],
         program: WindowProgram,
+        older: RunningShard | None = None,
     ) -> RunningShard:
         """A shard as it was stored, without the operators that a program has no more.
 
@@ -63,6 +64,7 @@ class RunningShard:
             scalars: see `scalars`.
             pieces: by operator, in order.
             program: the program.
+            older: the shard as it was before: pieces that it has need not be decoded.
 
         Raises:
             CheckpointError: another version of Penstock stored it.
@@ -70,9 +72,10 @@ class RunningShard:
         shard = cls(number)
         swept = json.loads(unpacked(scalars).rest)[_SWEPT]
         for plan in program.running:
-            own = [Content.loaded(piece) for piece in pieces.get(plan.id, ())]
+            own, before = pieces.get(plan.id, ()), None if older is None else older._operators.get(plan.id)
             if own or str(plan.id) in swept:
-                shard._operators[plan.id] = RunningGroups(plan, own, swept.get(str(plan.id)))
+                known = {} if before is None else before.pieces
+                shard._operators[plan.id] = RunningGroups(plan, own, swept.get(str(plan.id)), known)
         return shard
 
     @property
@@ -118,7 +121,7 @@ class RunningShard:
         for id_, groups in self._operators.items():
             change = groups.take_change()
             if change is not None:
-                yield id_, change.kept, [piece.stored() for piece in change.pieces]
+                yield id_, *change
 
     @property
     def operators(self) -> set[int]:

@@ -12,7 +12,7 @@ function of the rows, so that a pane that was stored and read goes on as it woul
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
 
@@ -54,8 +54,8 @@ class PaneChange:
 
 
 @dataclass(slots=True, eq=False)
-class _Table:
-    """Rows of one arrival or of several that follow each other.
+class PaneTable:
+    """Rows of a pane, of one arrival or of several that follow each other.
 
     Attributes:
         content: the rows.
@@ -82,6 +82,11 @@ class _Table:
         values = {name: chosen(name, table) for name, table in content.values.items()}
         return Content(chosen("", content.partials), values)
 
+    @classmethod
+    def stored(cls, piece: Content) -> PaneTable:
+        """The table of a stored piece."""
+        return cls(piece, piece.arrivals, piece.nbytes, 1)
+
     @property
     def oldest(self) -> int:
         return next(iter(self.arrivals))
@@ -104,7 +109,7 @@ class Pane:
     newest: int = BEFORE_ALL
     is_ended: bool = True
     revision: int = field(default_factory=lambda: next(_REVISIONS))
-    _tables: list[_Table] = field(default_factory=list)
+    _tables: list[PaneTable] = field(default_factory=list)
     #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since those changed
     _sample: GroupSample | None = None
     _tuples: TuplesByArrival | None = None
@@ -113,9 +118,13 @@ class Pane:
     @classmethod
     def stored(cls, pieces: Sequence[Content]) -> Pane:
         """The pane that has these pieces."""
-        tables = [_Table(piece, piece.arrivals, piece.nbytes, 1) for piece in pieces]
-        newest = max(table.newest for table in tables)
-        return cls(newest, _tables=tables)
+        return cls.of(map(PaneTable.stored, pieces))
+
+    @classmethod
+    def of(cls, tables: Iterable[PaneTable]) -> Pane:
+        """The pane that is stored in these tables, a piece each."""
+        own = list(tables)
+        return cls(max(table.newest for table in own), _tables=own)
 
     @property
     def content(self) -> Content:
@@ -165,7 +174,7 @@ class Pane:
     def append(self, content: Content, arrival: int) -> None:
         """Adds rows of one arrival, no earlier than those before."""
         rows = content.partials.num_rows + sum(table.num_rows for table in content.values.values())
-        self._tables.append(_Table(content, {arrival: rows}, content.nbytes))
+        self._tables.append(PaneTable(content, {arrival: rows}, content.nbytes))
         self._content, self.revision = None, next(_REVISIONS)
         self.newest, self.is_ended = max(self.newest, arrival), True
         loose = self._first_loose
@@ -193,7 +202,7 @@ class Pane:
             low, high = self._place(several[first]), self._place(several[-1] + 1)
             merged = together(table.content for table in self._tables[low:high]).merged(parts, keys)
             content = merged.arrived(several[-1], keys)
-            self._replace(low, high, [_Table(content, content.arrivals, content.nbytes)])
+            self._replace(low, high, [PaneTable(content, content.arrivals, content.nbytes)])
 
     def change(self, parts: Parts, keys: Sequence[str]) -> PaneChange:
         """What to store since the last call."""
@@ -207,7 +216,7 @@ class Pane:
                 # no arrivals of the pane are merged any more; tasks of one batch have brought rows of one group
                 content = content.by_arrival(parts, keys)
             content = content.in_one()
-            kept, tables = 0, [_Table(content, content.arrivals, content.nbytes)]
+            kept, tables = 0, [PaneTable(content, content.arrivals, content.nbytes)]
             pieces = [content.pieces(_PIECE_BYTES)]
             self._replace(0, None, tables)
         elif tables != self._tables[loose:]:
@@ -216,7 +225,20 @@ class Pane:
             table.pieces = len(own)
         return PaneChange(kept, [piece for own in pieces for piece in own])
 
-    def _join(self, low: int, tables: Sequence[_Table]) -> None:
+    def take_pieces(self, kept: int) -> Sequence[PaneTable]:
+        """Makes a table of each stored piece, as of a pane that is read, and gives those behind the first ones.
+
+        Args:
+            kept: how many these are; nothing has changed since `change`.
+        """
+        tables: list[PaneTable] = []
+        for table in self._tables:
+            several = table.content.pieces(_PIECE_BYTES) if table.pieces > 1 else ()
+            tables += map(PaneTable.stored, several) if several else [table]
+        self._replace(0, None, tables)
+        return tables[kept:]
+
+    def _join(self, low: int, tables: Sequence[PaneTable]) -> None:
         """The same rows from a table on, in fewer tables: what has taken in all of them knows the rows."""
         revision = self.revision
         knowing = [each for each in (self._sample, self._tuples) if each and each.tables == len(self._tables)]
@@ -227,7 +249,7 @@ class Pane:
             each.tables = len(self._tables)
         self.revision = revision
 
-    def _replace(self, low: int, high: int | None, tables: Sequence[_Table]) -> None:
+    def _replace(self, low: int, high: int | None, tables: Sequence[PaneTable]) -> None:
         self._tables[low:high] = tables
         self._content, self.revision = None, next(_REVISIONS)
         if self._sample is not None and self._sample.tables > low:
@@ -250,7 +272,7 @@ class Pane:
             return place
         content = together(table.content for table in mixed)
         parts = content.until(arrival - 1), content.after(arrival - 1)
-        self._replace(place, None, [_Table(part, part.arrivals, part.nbytes) for part in parts])
+        self._replace(place, None, [PaneTable(part, part.arrivals, part.nbytes) for part in parts])
         return place + 1
 
 
@@ -268,9 +290,9 @@ def _first_merged(rows: Sequence[int]) -> int | None:
     return found
 
 
-def _by_size(tables: Sequence[_Table]) -> list[_Table]:
+def _by_size(tables: Sequence[PaneTable]) -> list[PaneTable]:
     """Tables that are stored apart: one is put together with the newer ones where those are as large, or it is small."""
-    found: list[_Table] = []
+    found: list[PaneTable] = []
     rest = list(tables)
     while rest:
         first, size = len(rest) - 1, rest[-1].nbytes
@@ -282,8 +304,8 @@ def _by_size(tables: Sequence[_Table]) -> list[_Table]:
     return found[::-1]
 
 
-def _joined(tables: Sequence[_Table]) -> _Table:
+def _joined(tables: Sequence[PaneTable]) -> PaneTable:
     if len(tables) == 1:
         return tables[0]
     content = together(table.content for table in tables).in_one()
-    return _Table(content, content.arrivals, content.nbytes)
+    return PaneTable(content, content.arrivals, content.nbytes)

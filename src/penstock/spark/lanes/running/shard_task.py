@@ -1,6 +1,7 @@
 """One shard of a running lane in one cut: takes in the cut's entries, stores results and its state.
 
-What it does depends on its arguments alone. The worker keeps the shard decoded for the next cut; another worker reads it.
+What it does depends on its arguments alone. The worker keeps the shard decoded for the next cut; another worker reads it, and decodes the
+pieces that it does not know.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class RunningTask:
         # taken out, so that a failure leaves nothing half done
         held = _held.pop(key, None)
         is_restored = held is None or held.state != cell.state
-        shard = _restored(cell, states, program.program) if held is None or is_restored else held.shard
+        shard = _restored(cell, states, program.program, held) if held is None or is_restored else held.shard
         before = shard.operators
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
         records = [
@@ -119,10 +120,14 @@ class RunningTask:
         )
 
 
-def _restored(cell: ShardCell, states: StateFiles, program: WindowProgram) -> RunningShard:
+def _restored(
+    cell: ShardCell, states: StateFiles, program: WindowProgram, held: _Held | None
+) -> RunningShard:
+    """The shard before the cut; what the worker has decoded of it before is taken over, piece by piece."""
     if not cell.state:
         return RunningShard(cell.number)
     places = states.places(cell.state)
     panes = states.panes(cell.state, places)
     pieces = {operator: own for (operator, _), own in panes.items()}
-    return RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program)
+    older = None if held is None else held.shard
+    return RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program, older)
