@@ -47,7 +47,7 @@ def _simulated(given_views: list[tuple[int, int, int, int, int]]) -> list[Simula
             f"v{number}", deadline * seconds, LossConstraint(min(k, m), m), incremental=False
         )
         costs = DrawnCosts(np.zeros(1), np.zeros(1), np.full(count, seconds * share / 20))
-        created = seconds * np.arange(1, count + 1)
+        created = np.arange(1, count + 1, dtype=np.float64) * seconds
         made.append(SimulatedQuery(query, created, [WindowSpan(0, 0)] * count, costs))
     return made
 
