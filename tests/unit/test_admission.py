@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.control.controller import Controller
 from penstock.control.policies.deadlines.admission import ViewLoad, admission
 from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.monitor.admission import admission_lines
@@ -43,7 +47,7 @@ def _simulated(given_views: list[tuple[int, int, int, int, int]]) -> list[Simula
             f"v{number}", deadline * seconds, LossConstraint(min(k, m), m), incremental=False
         )
         costs = DrawnCosts(np.zeros(1), np.zeros(1), np.full(count, seconds * share / 20))
-        created = seconds * np.arange(1, count + 1)
+        created = np.arange(1, count + 1, dtype=np.float64) * seconds
         made.append(SimulatedQuery(query, created, [WindowSpan(0, 0)] * count, costs))
     return made
 
@@ -56,6 +60,10 @@ def _loads(simulated: list[SimulatedQuery]) -> dict[str, ViewLoad]:
         least = asked * (1 - loss.factor)
         loads[each.query.name] = ViewLoad(loss.k, loss.m, asked, least, cost, each.query.deadline)
     return loads
+
+
+def _controlled(policy: str, clock: Callable[[], float]) -> Controller:
+    return Controller([chosen_policy(policy, clock)], clock)
 
 
 def _broken(played: PlayedDeadlines) -> set[str]:
@@ -72,7 +80,7 @@ def test_promises_that_cannot_be_kept_are_broken_under_every_policy(
     # at the very edge a queue grows longer than the run
     found = admission(((name, each) for name, each in loads.items()), processors)
     edge = admission(loads.items(), processors).least
-    played = play(simulated, processors, lambda clock: chosen_policy(policy, clock))
+    played = play(simulated, processors, partial(_controlled, policy))
     broken = _broken(played)
     assert found.asked == pytest.approx(load(simulated, processors) * processors, rel=0.05)
     clear = {
@@ -100,7 +108,7 @@ def test_nothing_is_said_of_views_that_keep_their_promises(
 ) -> None:
     simulated = _simulated(given_views)
     loads = _loads(simulated)
-    if _broken(play(simulated, processors, lambda clock: chosen_policy("planned", clock))):
+    if _broken(play(simulated, processors, partial(_controlled, "planned"))):
         return
     found = admission(((name, _lighter(each)) for name, each in loads.items()), processors)
     assert (found.hopeless, found.broken) == ((), 0)
