@@ -1,4 +1,4 @@
-"""What a join view's plan goes by, kept over restarts: a document that the commit of a cut puts every few seconds."""
+"""What a join view's plan goes by, kept over restarts: the commit of a cut puts it every few seconds, and when the order changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import CheckpointError
+from penstock.plan.joins import JoinOrder
 from penstock.spark.lanes.joins.planning import JoinPlanner
 from penstock.spark.lanes.joins.predicates import PredicatePlanner
 from penstock.spark.storage.formats import PLAN_STATISTICS
@@ -30,6 +31,8 @@ class PlanStatistics:
         self._document = document
         self._clock = clock
         self._put: float | None = None
+        #: the orders that were put last
+        self._orders: tuple[JoinOrder, tuple[int, ...]] | None = None
 
     def restore(self, joins: JoinPlanner, predicates: PredicatePlanner) -> None:
         """Lets the planners go on; where that fails they begin anew, which costs adaptivity, never results."""
@@ -44,10 +47,12 @@ class PlanStatistics:
     def due(
         self, joins: JoinPlanner, predicates: PredicatePlanner
     ) -> Mapping[StoredDocument, Mapping[str, Any]]:
-        """What the commit of the cut at hand puts; nothing where that was done a short time ago, or nothing is known."""
-        now = self._clock()
-        if joins.standing is None or (self._put is not None and now - self._put < _EVERY_SECONDS):
+        """What the commit of the cut at hand puts; nothing where that was done a short time ago by the same orders, or nothing is
+        known."""
+        now, orders = self._clock(), (joins.order, predicates.order)
+        is_fresh = self._put is not None and now - self._put < _EVERY_SECONDS
+        if joins.standing is None or (is_fresh and orders == self._orders):
             return {}
-        self._put = now
+        self._put, self._orders = now, orders
         found = {"join": joins.document(), "predicates": predicates.document()}
         return {self._document: PLAN_STATISTICS.stamped(found)}

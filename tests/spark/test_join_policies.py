@@ -1,0 +1,98 @@
+"""Policies of joins by the setting: the same rows by every one of them, and a restart that goes on by what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from joined_inputs import Inputs, multiset
+from penstock.errors import InputError
+from penstock.settings import JoinPolicyName
+from penstock.spark.engine import Engine
+from penstock.spark.lanes.joins.orders import ORDERS, first_order
+from penstock.spark.run import Run
+from penstock.spark.storage.formats import PLAN_STATISTICS
+from penstock.spark.storage.joins import read_joins
+from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+VIEWS = {
+    "three": "SELECT f.k, f.n, w.x, d.name FROM flights f JOIN weather w ON f.k = w.k "
+    "AND w.ts BETWEEN f.ts - INTERVAL 4 SECONDS AND f.ts + INTERVAL 4 SECONDS "
+    "JOIN delays d ON d.n = f.n AND d.name = w.name AND d.ts BETWEEN f.ts - INTERVAL 4 SECONDS AND f.ts + INTERVAL 4 SECONDS"
+}
+
+
+def run_over(spark: SparkSession, inputs: Inputs, output: Path, policy: JoinPolicyName) -> Run:
+    engine = Engine(spark, join_policy=policy, plan_dwell_seconds=0.0).execute(inputs.script())
+    run = engine.add_views(VIEWS).start(output, trigger=Trigger.available_now())
+    assert run.await_termination(600)
+    run.stop()
+    return run
+
+
+@pytest.mark.parametrize("policy", ["paper", "cardinality", "fixed"])
+def test_every_policy_gives_the_rows_of_spark(
+    spark: SparkSession, tmp_path: Path, policy: JoinPolicyName
+) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
+    inputs.feed(20, count=50)
+    run = run_over(spark, inputs, tmp_path / "out", policy)
+    inputs.register(spark)
+    expected = multiset(spark.sql(VIEWS["three"]))
+    assert multiset(run.results("three")) == expected
+    assert expected
+    switched = run.events("join_switched")
+    if policy == "fixed":
+        assert not switched
+    else:
+        wanted = {
+            "paper": "it has the largest output rate by the paper's formulas",
+            "cardinality": "it has the least intermediate cardinalities",
+        }
+        assert {each["reason"] for each in switched} <= {wanted[policy]}
+    assert switched or policy != "paper", "the paper has no merge"
+
+
+def test_a_restart_goes_on_by_the_order_and_the_statistics_of_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
+    inputs.feed(20, count=50)
+    first = run_over(spark, inputs, tmp_path / "out", "paper")
+    layout = Layout.of(tmp_path / "out", None)
+    (view,) = read_joins(layout).joins
+    kept = PLAN_STATISTICS.read(layout.plan_statistics[view.lane])
+    assert kept is not None
+    assert kept["join"]["statistics"]["sums"]
+    order = ORDERS.value(kept["join"]["order"])
+    assert first.events("join_switched")
+    assert order != first_order(view.definition.plan)
+    inputs.feed(2, count=50)
+    again = run_over(spark, inputs, tmp_path / "out", "paper")
+    inputs.register(spark)
+    assert multiset(again.results("three")) == multiset(spark.sql(VIEWS["three"]))
+    later = PLAN_STATISTICS.read(layout.plan_statistics[view.lane])
+    assert later is not None
+    assert later != kept
+    assert ORDERS.value(later["join"]["order"]) == order, "two cuts' tuples would not be enough to choose by"
+
+
+def test_the_policy_of_the_paper_refuses_what_it_has_no_formula_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
+    inputs.feed(1)
+    engine = Engine(spark, join_policy="paper").execute(inputs.script())
+    with pytest.raises(InputError, match="view s: join_policy paper has no formula for a static table"):
+        engine.view("s", "SELECT f.k FROM flights f JOIN airports a ON f.k = a.k")
+    with pytest.raises(InputError, match="view l: join_policy paper has no formula for LEFT JOIN"):
+        engine.view(
+            "l",
+            "SELECT f.k FROM flights f LEFT JOIN weather w ON f.k = w.k AND w.ts BETWEEN f.ts AND f.ts + INTERVAL 1 SECOND",
+        )
