@@ -25,8 +25,8 @@ PREFIX = "kafka."
 TRANSACTIONAL_ID = "transactional.id"
 #: bytes of one call
 _CALL_BYTES = 1 << 20
-#: how long a broker that is away holds up a call; the client's own is a minute
-_BLOCK_MS = "20000"
+#: how long a broker that is away holds up a delivery, unless options say so: the client's own is two minutes
+_PATIENCE = {"max.block.ms": "20000", "delivery.timeout.ms": "30000", "request.timeout.ms": "15000"}
 #: how long other sinks may hide marks by their open transactions, and a second more than Kafka lets these live by default
 _HIDDEN_MS = 61_000
 _CLOSE_SECONDS = 5
@@ -142,7 +142,9 @@ class KafkaProducer:
         given = {
             name.removeprefix(PREFIX): value for name, value in options.items() if name.startswith(PREFIX)
         }
-        own = {"max.block.ms": _BLOCK_MS, "linger.ms": "5", **given}
+        # Kafka refuses some without the others
+        patience = {} if set(_PATIENCE) & set(given) else _PATIENCE
+        own = {"linger.ms": "5", **patience, **given}
         if transactional_id is not None:
             own[TRANSACTIONAL_ID] = transactional_id
         self._given = given
