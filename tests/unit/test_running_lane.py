@@ -11,6 +11,8 @@ import pytest
 from penstock.errors import StreamFailedError
 from penstock.operators.windows import pane
 from penstock.spark.lanes.running import shard_task
+from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles
+from penstock.spark.storage.formats import WINDOW_STATE
 from penstock.spark.storage.layout import Layout
 from plain_running import (
     STREAM,
@@ -129,6 +131,29 @@ def test_views_come_and_go(layout: Layout) -> None:
     assert rows_now(layout, 1) == {1: (1, 5, 5, 1)}
     assert {key: row[0] for key, row in rows_now(layout, 0).items()} == {1: 1, 2: 1}
     assert told(layout, 2, "other").num_rows == 1
+
+
+def test_a_view_that_goes_while_no_worker_has_its_groups_leaves_nothing_in_the_state(layout: Layout) -> None:
+    stream = RunningStream(layout)
+    stream.views(running_plan(), running_plan(1, name="other"))
+    stream.put([1, 2], [5, 6])
+    answer(layout)
+    assert stored_operators(layout) == {0, 1}
+    stream.views(running_plan(1, name="other"))
+    stream.put([1, 2], [5, 6])
+    shard_task._held.clear()
+    answer(layout)
+    assert stored_operators(layout) == {1}
+
+
+def stored_operators(layout: Layout) -> set[int]:
+    """The operators that have groups in the newest state."""
+    place = f"{STREAM}.running.0"
+    states = StateFiles(layout.log_store, layout.checkpoint, layout.window_states(place))
+    document = WINDOW_STATE.read(layout.window_state(place))
+    assert document is not None
+    shards = [[StateFile(*file) for file in own] for own in document["shards"]]
+    return {operator for own in shards for operator, _ in states.panes(own, states.places(own))}
 
 
 def test_a_cut_that_failed_is_answered_once(layout: Layout) -> None:

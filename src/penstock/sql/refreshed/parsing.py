@@ -131,7 +131,9 @@ def _refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> N
         if what == "IDENTIFIER" and after.token_type is TokenType.L_PAREN:
             message = "IDENTIFIER does not say what is read before it runs. Write the name."
         elif token.token_type is TokenType.TABLE_SAMPLE:
-            message = "A sample would have other rows at each refresh. Filter by the hash of a column instead."
+            message = (
+                "A sample would have other rows at each refresh. Filter by the hash of a column instead."
+            )
         elif what in ("VERSION", "TIMESTAMP") and after.text.upper() == "AS" and tree.find(exp.Version):
             message = "A stream has no versions. Remove AS OF."
         else:

@@ -6,7 +6,7 @@ pieces that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -92,8 +92,10 @@ class RunningTask:
         # taken out, so that a failure leaves nothing half done
         held = _held.pop(key, None)
         is_restored = held is None or held.state != cell.state
-        shard = _restored(cell, states, program.program, held) if held is None or is_restored else held.shard
-        before = shard.operators
+        if held is None or is_restored:
+            shard, before = _restored(cell, states, program.program, held)
+        else:
+            shard, before = held.shard, held.shard.operators
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
         records = [
             RunningRecord(entry.number, entry.newest, entry.ended, reader.of(entry)) for entry in self.entries
@@ -122,12 +124,16 @@ class RunningTask:
 
 def _restored(
     cell: ShardCell, states: StateFiles, program: WindowProgram, held: _Held | None
-) -> RunningShard:
-    """The shard before the cut; what the worker has decoded of it before is taken over, piece by piece."""
+) -> tuple[RunningShard, Set[int]]:
+    """The shard before the cut, and the operators that its files have: also those that are gone from the program.
+
+    What the worker has decoded of it before is taken over, piece by piece.
+    """
     if not cell.state:
-        return RunningShard(cell.number)
+        return RunningShard(cell.number), frozenset()
     places = states.places(cell.state)
     panes = states.panes(cell.state, places)
     pieces = {operator: own for (operator, _), own in panes.items()}
     older = None if held is None else held.shard
-    return RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program, older)
+    shard = RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program, older)
+    return shard, pieces.keys()
