@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,11 @@ def bag(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.select(OWN.names).to_pylist()))
 
 
+def newest_first(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """The rows of files."""
+    return (batch for table in reversed(tables) for batch in reversed(table.to_batches()))
+
+
 @given(st.lists(st.lists(ROW, max_size=8), min_size=1, max_size=4))
 def test_what_is_told_comes_to_the_newest_answer(answers: list[list[dict[str, object]]]) -> None:
     now = named_schema(OWN).empty_table()
@@ -48,7 +54,8 @@ def test_what_is_told_comes_to_the_newest_answer(answers: list[list[dict[str, ob
         told.append(change.rows)
         now = change.now
         every = pa.concat_tables(told)
-        assert bag(standing(every, OWN)) == bag(answer)
+        assert bag(standing(newest_first(told), OWN, answer.num_rows)) == bag(answer)
+        assert bag(standing(newest_first([every]), OWN, answer.num_rows)) == bag(answer), "of a merged file"
         inserted = every.filter(pc.equal(every.column("op"), INSERT)).column("_row").to_pylist()
         assert len(set(inserted)) == len(inserted), "each row has a name of its own"
 
@@ -57,4 +64,17 @@ def test_columns_that_are_called_like_marks() -> None:
     own = pa.schema([("op", pa.string())])
     change = changed(named_schema(own).empty_table(), pa.table({"op": ["x", "x"]}), 3)
     assert change.rows.num_rows == 2
-    assert standing(change.rows, own).column("op").to_pylist() == ["x", "x"]
+    assert standing(newest_first([change.rows]), own, 2).column("op").to_pylist() == ["x", "x"]
+
+
+def test_no_row_is_read_that_is_older_than_the_answer() -> None:
+    own = pa.schema([("x", pa.int64())])
+    told, now = [], named_schema(own).empty_table()
+    for cut in range(50):
+        change = changed(now, pa.table({"x": [cut, cut]}), cut)
+        told.append(change.rows)
+        now = change.now
+    read = []
+    batches = (read.append(1) or batch for batch in newest_first(told))
+    assert standing(batches, own, 2).column("x").to_pylist() == [49, 49]
+    assert len(read) <= 2

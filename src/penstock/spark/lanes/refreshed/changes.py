@@ -5,11 +5,13 @@ An answer is a multiset: equal rows are told apart by nothing but their number. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.operators.joins.changes import DELETE, INSERT
 from penstock.operators.windows.flattening import flattened
@@ -62,19 +64,32 @@ def changed(before: pa.Table, answer: pa.Table, cut: int) -> Change:
     return Change(rows.select([*own, *marks.names]), now, len(new), len(gone))
 
 
-def standing(rows: pa.Table, own: pa.Schema) -> pa.Table:
+def standing(published: Iterable[pa.RecordBatch], own: pa.Schema, count: int) -> pa.Table:
     """The answer that published rows come to: those inserted whose name no `delete` has.
 
+    It holds the answer and what is deleted of older rows, not all that was published, and reads no further back than to the oldest row.
+
     Args:
-        rows: all that was published: the view's columns and `marks_of` them.
+        published: the view's columns and `marks_of` them, the newest rows first; those of a batch in the order of their publication.
         own: the view's columns.
+        count: how many rows the answer has.
     """
+    wanted = named_schema(own)
     op, name = marks_of(own.names).names
-    is_gone = np.asarray(rows.column(op).to_pylist(), object) == DELETE
-    gone = rows.filter(pa.array(is_gone)).column(name)
-    names, gone_names = rows.column(name).combine_chunks(), gone.combine_chunks()
-    stays = ~is_gone & ~np.asarray(pa.compute.is_in(names, value_set=gone_names))
-    return rows.filter(pa.array(stays)).drop_columns([op])
+    gone: set[bytes] = set()
+    found, missing = [wanted.empty_table()], count
+    for batch in published:
+        if not missing:
+            break
+        names = batch.column(name).to_pylist()
+        deletes = pc.equal(batch.column(op), DELETE).to_pylist()
+        gone.update(each for each, is_delete in zip(names, deletes, strict=True) if is_delete)
+        stays = [not is_delete and each not in gone for each, is_delete in zip(names, deletes, strict=True)]
+        gone.difference_update(each for each, is_delete in zip(names, deletes, strict=True) if not is_delete)
+        kept = pa.table(batch.filter(pa.array(stays, pa.bool_()))).select(wanted.names).cast(wanted)
+        missing -= kept.num_rows
+        found.append(kept)
+    return pa.concat_tables(found[::-1])
 
 
 def _paired(

@@ -22,7 +22,7 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.refreshed.archive import archive_frame, demand_of
-from penstock.spark.lanes.refreshed.changes import changed, named_schema, standing
+from penstock.spark.lanes.refreshed.changes import changed, standing
 from penstock.spark.lanes.refreshed.defining import frame_of, session_beside
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.refreshed.statics import ReadTables
@@ -31,7 +31,6 @@ from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.retention import FOREVER
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.joined_rows import marks_of
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
 from penstock.spark.sources.static_tables import StaticTable
@@ -106,9 +105,9 @@ class RefreshedLane(CutLane):
         """Answers the query and tells how the answer differs from the one before."""
         began = time.perf_counter()
         self.jobs.own()
-        before = self._answer_before(cut.number)
         published = self.publisher.published(cut.number - 1) if cut.number else None
         known = {} if published is None else published.figures
+        before = self._answer_before(cut.number, 0 if published is None else known[ANSWER]["rows"])
         if published is not None and not self._brings(cut) and known.get(TABLES) == cut.orders[TABLES]:
             self._keep(cut.number, before)
             said = {"rows": 0, "withdrawn": 0}
@@ -145,20 +144,16 @@ class RefreshedLane(CutLane):
             for entry in reader.between(cut.before[stream].entry, cut.until[stream].entry)
         )
 
-    def _answer_before(self, cut: int) -> pa.Table:
-        """The answer that the rows published before a cut come to, with their names."""
+    def _answer_before(self, cut: int, rows: int) -> pa.Table:
+        """The answer that the rows published before a cut come to, so many of them, with their names."""
         if self._before is not None and self._before[0] == cut - 1:
             return self._before[1]
         own = self._definition.schema
-        schema = pa.schema([*own, *marks_of(own.names)])
         paths = read_published(self.context.layout, self.name).paths(
             self.context.layout, self.name, self._kind
         )
-        batches = [batch for path in paths for batch in batches_of(path)]
-        rows = pa.concat_tables(
-            [schema.empty_table(), *(pa.table(batch).select(schema.names).cast(schema) for batch in batches)]
-        )
-        return standing(rows, own).select(named_schema(own).names)
+        newest_first = (batch for path in reversed(paths) for batch in reversed([*batches_of(path)]))
+        return standing(newest_first, own, rows)
 
     def _answered(self, cut: Cut) -> pa.Table:
         """What Spark answers over the tuples of the entries up to the cut."""
