@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock import Engine, Trigger, build_session
+from penstock.errors import PenstockError
 from penstock_lab.generators.nexmark import EVENT_TIME, STREAMS, Nexmark, nexmark_tables, write_nexmark
 from penstock_lab.generators.nexmark_views import WITHOUT_ANCHOR, declare_nexmark, nexmark_queries
 from processes import processor_seconds
@@ -87,14 +88,20 @@ def main() -> int:
 def penstock_side(spark: SparkSession, root: Path, name: str, query: str) -> Side:
     """A query on Penstock."""
     engine = Engine(spark)
-    engine.execute(nexmark_tables(root / "in"))
-    way = "refresh" if declare_nexmark(engine, {name: query}) else "lane"
+    try:
+        engine.execute(nexmark_tables(root / "in"))
+        way = "refresh" if declare_nexmark(engine, {name: query}) else "lane"
+    except PenstockError as error:
+        return Side(str(error).partition("\n")[0][:100])
 
     def run() -> None:
         with engine.start(root / f"ours-{name}", trigger=Trigger.available_now(ended=True)) as started:
             started.await_termination()
 
-    return timed(way, run)
+    try:
+        return timed(way, run)
+    except PenstockError as error:
+        return Side(str(error).partition("\n")[0][:100])
 
 
 def spark_side(spark: SparkSession, root: Path, name: str, query: str) -> Side:

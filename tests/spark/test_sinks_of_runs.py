@@ -100,3 +100,21 @@ def test_a_sink_that_fails_stops_nobody_and_is_a_problem_until_it_works(
         wanted = sorted(row.id for row in tuples.where("amount > 900").collect())
         until(lambda: sorted(taken) == wanted, 300)
         until(lambda: run.status().sinks["pager.large"].trouble is None, 60)
+
+
+def test_rows_of_a_running_view_go_on_behind_the_end_of_the_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    text = script(
+        tmp_path / "in",
+        {"totals": "SELECT name, count(*) AS n, max(amount) AS most FROM orders GROUP BY name"},
+    )
+    for files in (1, 3):
+        write_orders(tmp_path / "in", files, 300)
+        engine = Engine(spark).execute(text).execute(tables(tmp_path, "totals"))
+        # the rows of the first run are final when it ends, and are replaced by the next one
+        with engine.start(tmp_path / "out", trigger=Trigger.available_now(ended=files == 1)) as run:
+            run.await_termination(600)
+            assert rows(in_spark(spark, tmp_path / "totals")) == rows(run.results("totals"))
+    (counted,) = in_spark(spark, tmp_path / "totals").selectExpr("sum(n)").first()
+    assert counted == 900

@@ -72,10 +72,12 @@ def merge_small(change: Transaction, told: dict[str, str]) -> bool:
             small[tuple(partition[place] for place in range(len(partition)))].append(task)
     merged: list[FileScanTask] = []
     size = 0
-    for tasks in small.values():
-        if len(tasks) >= _LEAST_FILES and size < _MERGED_BYTES:
-            merged += tasks
-            size += sum(task.file.file_size_in_bytes for task in tasks)
+    for tasks in (each for each in small.values() if len(each) >= _LEAST_FILES):
+        for task in tasks:
+            if size >= _MERGED_BYTES:
+                break
+            merged.append(task)
+            size += task.file.file_size_in_bytes
     if merged:
         _rewrite(change, told, merged, [_read(change, task) for task in merged])
     return bool(merged)
