@@ -46,6 +46,8 @@ class CallOrders:
         self._policy = CallOrderPolicy(settings, time.monotonic)
         self._document = document
         self._put: float | None = None
+        #: the order that was put last
+        self._order: tuple[str, ...] = ()
         try:
             found = CALL_STATISTICS.read(document)
             if found is not None:
@@ -60,11 +62,12 @@ class CallOrders:
             return self._policy.standing
 
     def due(self, program: CallsProgram | None) -> dict[StoredDocument, dict[str, Any]]:
-        """What the commit of the batch at hand puts; nothing where that was done a short time ago."""
-        now = time.monotonic()
-        if program is None or (self._put is not None and now - self._put < _EVERY_SECONDS):
+        """What the commit of the batch at hand puts; nothing where that was done a short time ago by the same order."""
+        now, order = time.monotonic(), self.standing.order
+        is_fresh = self._put is not None and now - self._put < _EVERY_SECONDS
+        if program is None or (is_fresh and order == self._order):
             return {}
-        self._put = now
+        self._put, self._order = now, order
         with self._lock:
             return {self._document: CALL_STATISTICS.stamped(self._policy.document())}
 
