@@ -205,7 +205,8 @@ def _refreshed(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     ]
     parts.append(f"every {roughly(view['refresh_seconds'])}")
     if answer:
-        parts.append(f"the newest answer took {roughly(answer['seconds'])}")
+        read = f"{answer['bytes']:,} bytes of tuples"
+        parts.append(f"the newest answer took {roughly(answer['seconds'])} and read {read}")
     yield " | ".join(parts)
     if view.get("withdrawn"):
         yield f"  told so far: {counted(view['rows'], 'row')}, of which {view['withdrawn']:,} were withdrawn"

@@ -37,6 +37,7 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.layout import tuples_kind
 from penstock.spark.storage.refreshed import RegisteredRefresh
+from penstock.spark.storage.store_paths import size_of
 
 #: of a cut's orders and figures: the version of each static table
 TABLES = "tables"
@@ -83,6 +84,8 @@ class RefreshedLane(CutLane):
         self._begins = {each.stream: each.entry for each in registered.beginnings}
         self._kind = view_kind(registered.number, self._definition.name)
         self._session: SparkSession | None = None
+        #: of the files with tuples that the newest answer has read
+        self._read_bytes = 0
         #: the number of the newest cut that is published, and the answer that its rows come to
         self._before: tuple[int, pa.Table] | None = None
         self._last_put = time.monotonic() if context.trigger.is_bounded else -sys.float_info.max
@@ -125,7 +128,7 @@ class RefreshedLane(CutLane):
             {
                 "views": {self._name: said},
                 TABLES: cut.orders[TABLES],
-                ANSWER: {"rows": change.now.num_rows, "seconds": took},
+                ANSWER: {"rows": change.now.num_rows, "seconds": took, "bytes": self._read_bytes},
             },
         )
 
@@ -160,6 +163,7 @@ class RefreshedLane(CutLane):
         if self._session is None:
             self._session = session_beside(self.context.spark)
         session, most = self._session, self.context.settings.refreshed_rows
+        self._read_bytes = 0
         tables = {read.name: self._archive(session, read.name, cut) for read in self._definition.inputs}
         tables |= self._tables.frames(session, cut.orders[TABLES])
         frame = frame_of(session, self._definition.sql, tables, self._definition.beneath)
@@ -177,6 +181,9 @@ class RefreshedLane(CutLane):
         read = next(each for each in self._definition.inputs if each.name == stream)
         after = max(self._begins[stream], cut.since[stream].entry - 1)
         runs = RunFiles(self.readers[stream], self._demands[stream]).find(after, cut.until[stream].entry)
+        kind = tuples_kind(self._demands[stream])
+        paths = (self.readers[stream].path(kind, each.name) for each in runs.files)
+        self._read_bytes += sum(size_of(path) for path in paths)
         schema = self._schemas[stream]
         return archive_frame(session, runs, StructType([schema[name] for name in read.columns]))
 
