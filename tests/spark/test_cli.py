@@ -71,14 +71,14 @@ WITHOUT_SPARK = {
     "bad SQL": ("CREATE VIEW v AS SELEC * FROM orders", [], "line 2: CREATE VIEW v AS SELEC * FROM orders\n"),
     "unknown table": ("CREATE VIEW v AS SELECT * FROM order WHERE amount > 1", [], "Existing ones: orders"),
     "GROUP BY": (
-        "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY city",
+        "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY ROLLUP(city)",
         [],
-        "GROUP BY needs a window",
+        "Grouping in several ways (GROUPING SETS, ROLLUP, CUBE) is not supported yet",
     ),
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
         [],
-        "MAX_ERROR, DEADLINE, LOSS and BACKFILL need GROUP BY window",
+        "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "write --conf KEY=VALUE"),
     "setting": (
