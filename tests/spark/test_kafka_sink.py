@@ -184,6 +184,25 @@ def test_a_topic_of_marks_that_deletes_them_is_refused(
     assert f"topic {marks} deletes old records" in failed["told"]
 
 
+def test_a_broker_that_is_away_delays_and_loses_nothing(
+    folder: Folder, topic: dict[str, str], kafka: KafkaBroker
+) -> None:
+    patience = {"max.block.ms": "3000", "delivery.timeout.ms": "4000", "request.timeout.ms": "2000"}
+    options = {f"kafka.{name}": value for name, value in patience.items()}
+    sink = folder.sink("kafka", **topic, transactions="true", **options)
+    with folder.following(sink) as told:
+        folder.match([1])
+        until(lambda: told["target.large"].get("backlog") == 0)
+        kafka.kill()
+        try:
+            folder.match([2], [3])
+            until(lambda: any(event["kind"] == "sink_retried" for event in folder.events.recent), 120)
+        finally:
+            kafka.start()
+        until(lambda: told["target.large"]["backlog"] == 0, 120)
+    assert ids(topic) == [1, 2, 3]
+
+
 def test_keys_and_headers_are_chosen(folder: Folder, topic: dict[str, str]) -> None:
     headers = '{"origin": "penstock", "town": "${city}", "what": "${id} in ${city}"}'
     folder.match([1, 5])
