@@ -124,7 +124,7 @@ def test_a_transaction_that_a_kill_left_open_is_given_up(
             self._producer._producer.beginTransaction()
             half = self._form.of(delivery)[0]
             self._producer._records.send(self._producer._producer, self._topic, half)
-            self._producer._records.acknowledged(self._producer._producer)
+            self._producer._records.acknowledged(30_000)
             raise ConnectionError("killed")
 
     monkeypatch.setattr(KafkaProducer, "close", lambda _: None)
@@ -157,7 +157,7 @@ def test_marks_behind_an_open_transaction_of_another_sink_are_seen(
         until(lambda: told["target.large"].get("deliveries") == 1)
         other._producer.beginTransaction()
         other._records.send(other._producer, marks["marks_topic"], record(b"other", b"7"))
-        other._records.acknowledged(other._producer)
+        other._records.acknowledged(30_000)
         before = SINK.read(folder.layout.sinks["target.large"])
         folder.match([2])
         until(lambda: told["target.large"]["deliveries"] == 2)

@@ -26,7 +26,8 @@ TRANSACTIONAL_ID = "transactional.id"
 #: bytes of one call
 _CALL_BYTES = 1 << 20
 #: how long a broker that is away holds up a delivery, unless options say so: the client's own is two minutes
-_PATIENCE = {"max.block.ms": "20000", "delivery.timeout.ms": "30000", "request.timeout.ms": "15000"}
+_DELIVERY, _DELIVERY_MS, _MORE_MS = "delivery.timeout.ms", 120_000, 2_000
+_PATIENCE = {"max.block.ms": "20000", _DELIVERY: "30000", "request.timeout.ms": "15000"}
 #: how long other sinks may hide marks by their open transactions, and a second more than Kafka lets these live by default
 _HIDDEN_MS = 61_000
 _CLOSE_SECONDS = 5
@@ -74,9 +75,9 @@ public class {_NAME} {{
         }}
     }}
 
-    public void acknowledged(Producer producer) throws Exception {{
-        producer.flush();
-        for (Iterator each = sent.iterator(); each.hasNext(); ) ((Future) each.next()).get();
+    public void acknowledged(long millis) throws Exception {{
+        for (Iterator each = sent.iterator(); each.hasNext(); )
+            ((Future) each.next()).get(millis, java.util.concurrent.TimeUnit.MILLISECONDS);
         sent.clear();
     }}
 
@@ -148,6 +149,7 @@ class KafkaProducer:
         if transactional_id is not None:
             own[TRANSACTIONAL_ID] = transactional_id
         self._given = given
+        self._patience_ms = int(own.get(_DELIVERY, _DELIVERY_MS)) + _MORE_MS
         self._is_transactional = transactional_id is not None
         with self._told():
             serializer = self._java("org.apache.kafka.common.serialization.ByteArraySerializer")
@@ -188,7 +190,8 @@ class KafkaProducer:
             for topic, each in records.items():
                 for content in _calls(each):
                     self._records.send(self._producer, topic, content)
-            self._records.acknowledged(self._producer)
+            # a flush has no limit: without the transaction's coordinator no record ever expires
+            self._records.acknowledged(self._patience_ms)
             if self._is_transactional:
                 self._producer.commitTransaction()
 
