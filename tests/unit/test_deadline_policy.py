@@ -769,3 +769,21 @@ def test_costs_of_its_kind_are_not_remembered_as_those_of_a_view() -> None:
         again.recall(name, memory)
     assert again.standing("new").costs.maintenance == 1.0, "by what is remembered of its kind"
     assert not again.memory("new").measured
+
+
+def test_a_view_says_what_it_asks_for_by_what_its_orders_took() -> None:
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    policy.handle(DeadlineBound("v", 0, DeadlineQuery("v", 3.0, LossConstraint(1, 4), incremental=False)))
+    assert policy.standing("v").load is None
+    for number in range(4):
+        clock[0] = 2.0 * number + 0.5
+        policy.handle(InstanceCreated("v", 0, number, 2.0 * number, WindowSpan(0, 1), clock[0]))
+    assert policy.standing("v").load is None, "no order was measured"
+    for action in policy.handle(ProcessorsIdle(1)):
+        if isinstance(action, StartOrder):
+            policy.handle(OrderEnded("v", 0, action.number, 0.8, 0.0, 0.0, action.work, False))
+    load = policy.standing("v").load
+    assert load is not None
+    assert (load.k, load.m) == (1, 4)
+    assert (load.asked, load.least, load.seconds, load.available) == pytest.approx((0.4, 0.3, 0.8, 2.5))

@@ -101,7 +101,9 @@ class QueryState:
     @property
     def load(self) -> ViewLoad | None:
         """What it asks of the processors."""
-        demand, loss, lag = self.demand, self.bound.query.constraint, self.forecast.lag
+        loss, lag = self.bound.query.constraint, self.forecast.lag
+        # as costs are known by now, and not as they were with the newest instance
+        demand = Demand.of(self.forecast.newest, self.forecast.hop, self.predict, loss)
         if not demand.whole:
             return None
         seconds, least = demand.whole * self.forecast.hop, demand.whole - demand.allowed
