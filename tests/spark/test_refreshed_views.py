@@ -141,6 +141,7 @@ def test_what_is_told_of_a_refreshed_view(spark: SparkSession, tmp_path: Path) -
     engine.execute(
         f"CREATE TABLE files USING parquet OPTIONS (path '{sink}'); INSERT INTO files SELECT * FROM counts"
     )
+    assert any(each.startswith("counts: refreshed every 1 min") for each in engine.warnings)
     explained = engine.explain()
     assert "view counts: refreshed every 1 min" in explained
     assert "kept of stream orders: k, v" in explained

@@ -40,7 +40,7 @@ from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.lanes.refreshed.explaining import explain_refreshed
+from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.refreshing import refreshed_view, with_remedy
 from penstock.spark.retaining import retain_table, retain_views
@@ -365,6 +365,7 @@ class Declaring:
             _refuse_circle(name, query, known)
             if isinstance(query, RefreshedQuery):
                 staged.put(name, refreshed_view(self._spark, staged, name, query, text))
+                staged.warnings[name] = [cost_of(staged.refreshed[name])]
                 continue
             flat = flatten(query, known)
             below = staged.beneath(query)

@@ -24,6 +24,15 @@ def explain_refreshed(definition: RefreshedDefinition) -> list[str]:
     return lines
 
 
+def cost_of(definition: RefreshedDefinition) -> str:
+    """What a refreshed view costs, as `check` warns of it."""
+    kept = "; ".join(f"{each.name} ({_listed(each.columns) or 'no column'})" for each in definition.inputs)
+    return (
+        f"refreshed every {_interval(definition.seconds)}: each answer computes the whole query, and Penstock keeps all tuples of {kept} "
+        "as long as the view exists"
+    )
+
+
 def _interval(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
