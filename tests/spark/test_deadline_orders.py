@@ -124,7 +124,7 @@ class Orders:
 
     def staged(self, task: OrderTask, report: OrderReport) -> Counter[Any]:
         assert report.outcome == DONE, report.error
-        (file,) = [each.written for each in report.results]
+        (file,) = [file for each in report.results for file in each.left]
         rows = pq.read_table(file.path)
         assert (rows.num_rows, file.kind) == (file.rows, "7/v")
         assert rows.column_names[-1] == "_row"
@@ -252,7 +252,7 @@ def test_states_are_carried_over_jobs_whatever_was_shed_and_came_late(orders: Or
 
     def told(task: OrderTask, report: OrderReport) -> Counter[Any]:
         """Lists as Spark's text has them: rows are counted."""
-        (file,) = [each.written for each in report.results]
+        (file,) = [file for each in report.results for file in each.left]
         rows = pq.read_table(file.path).select([output.name for output in task.view.outputs])
         place = rows.schema.get_field_index("a0")
         joined = [",".join(each) for each in rows.column(place).to_pylist()]
@@ -299,7 +299,7 @@ def test_an_order_is_abandoned_at_its_deadline_and_its_worker_answers_the_next(
     pids = set()
     for _ in range(40):
         report = orders.run(orders.task(over(calls), calls, deadline=time.time() + 600))
-        (file,) = [each.written for each in report.results]
+        (file,) = [file for each in report.results for file in each.left]
         pids.update(pq.read_table(file.path).column("a0").to_pylist())
         if int(begun.read_text()) in pids:
             return

@@ -90,5 +90,5 @@ def test_a_late_tuple_of_a_window_that_was_made_whole_is_merged_with_all_of_it(
     )
     (staged,) = task(CorrectionCell(0, [Beyond(0, "v", 40, late.number)], {"v": newest}))
     assert staged.operator == 0
-    told = pq.read_table(staged.written.path)
+    told = pq.read_table(staged.left[0].path)
     assert told.column("n").to_pylist() == [8]

@@ -661,6 +661,7 @@ def test_what_a_run_has_not_taken_is_not_declared() -> None:
         """A run that fails once."""
 
         active = True
+        layout = None
         taken: ClassVar[list[object]] = []
 
         def set_sinks(self, sinks: object) -> None:
@@ -668,6 +669,9 @@ def test_what_a_run_has_not_taken_is_not_declared() -> None:
             self.taken.append(sinks)
             if len(self.taken) == 1:
                 raise RuntimeError("no luck")
+
+        def set_retention(self, retained: object) -> None:
+            """Takes how long rows are kept."""
 
         def set_rules(self, files: object) -> None:
             """Takes the files."""

@@ -29,7 +29,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     context = SimpleNamespace(defaultParallelism=2, master="local[2]")
     spark: Any = SimpleNamespace(sparkContext=context, version="4.3.0")
     layout = Layout.of(tmp_path / "out", None)
-    return partial(execution.Execution, spark, layout, Settings(), Trigger(), {}, {})
+    return partial(execution.Execution, spark, layout, Settings(), Trigger(), {}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Stream(PlainStream):
         windows = [Beyond(*window, entry.number) for window in beyond]
         found = {}
         for staged in task(CorrectionCell(0, windows, {"v": entry.newest})):
-            rows = pq.read_table(staged.written.path).filter(pa.compute.field("op") == "upsert")
+            rows = pq.read_table(staged.left[0].path).filter(pa.compute.field("op") == "upsert")
             for row in rows.select(["w", "n"]).to_pylist():
                 found[int(row["w"]["start"].timestamp() * 1e6)] = row["n"]
         return found
