@@ -138,6 +138,7 @@ def test_kafka_sinks_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
     assert set(first.values()) == {1}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_transactions_of_kafka_killed(kafka: KafkaBroker, tmp_path: Path) -> None:
     """A selection and a window view in topics: readers of what is committed see each row once, whenever driver or broker is killed."""
