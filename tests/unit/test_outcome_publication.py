@@ -36,7 +36,7 @@ def _settled(number: int, *, until: int = -1) -> Settled:
 def test_the_lane_goes_on_behind_what_is_published(tmp_path: Path) -> None:
     layout = Layout.of(tmp_path / "out", None)
     layout.open()
-    context: Any = SimpleNamespace(layout=layout, settings=Settings())
+    context: Any = SimpleNamespace(layout=layout, settings=Settings(), retention=FOREVER)
     readers = {"s": LogReader(layout.log("s"))}
     publisher = outcome_publisher(LANE, context, ())
     assert resumed_from(LANE, readers, None).reach == {"s": Reach(-1)}
