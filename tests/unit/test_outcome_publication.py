@@ -22,6 +22,7 @@ from penstock.spark.lanes.deadlines.publishing import (
     resumed_from,
 )
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.publication.retention import FOREVER
 from penstock.spark.storage.layout import Layout
 
 LANE = "deadlines.0.results"
