@@ -116,6 +116,11 @@ def test_secrets_within_addresses_are_known(options: str) -> None:
     assert MARKER not in masked_known(f"{MARKER} is wrong")
 
 
+def test_what_each_record_has_is_no_secret() -> None:
+    filled(_table("""record_key 'town', headers '{"origin": "penstock"}'"""))
+    assert masked_known("penstock: town is wrong") == "penstock: town is wrong"
+
+
 class _Echo(BaseHTTPRequestHandler):
     """Refuses requests, and says with what."""
 

@@ -185,7 +185,7 @@ def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
     stream = view["stream"]
     if stream == DEADLINES_NAME:
         return results_of(stream), "deadlines"
-    if is_running_name(stream):
+    if is_running_name(str(stream)):
         return results_of(stream), "running"
     return results_of(stream), "windows" if stream in catalog["streams"] else "derived"
 

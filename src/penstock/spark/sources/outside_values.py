@@ -11,6 +11,8 @@ from penstock.errors import ConnectionFailedError
 from penstock.redaction import is_secret, remember, secrets_within
 from penstock.sql.script.statements import CreateTable
 
+#: options whose values each record has: they are no secrets, whatever their names
+_SEEN = {"kafka": frozenset({"headers", "record_key"})}
 _OUTSIDE = re.compile(r"\$\{(?P<where>env|file):(?P<name>[^{}]+)\}")
 
 
@@ -21,8 +23,9 @@ def filled(table: CreateTable) -> CreateTable:
         ConnectionFailedError: a variable is not set, or a file cannot be read.
     """
     options = {name: _filled(table, name, value) for name, value in table.options.items()}
+    seen = _SEEN.get(table.source, frozenset())
     for name, value in options.items():
-        remember([value] if is_secret(name) else secrets_within(value))
+        remember([value] if is_secret(name) and name not in seen else secrets_within(value))
     return table if options == table.options else replace(table, options=options)
 
 
