@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from forms import ALL, INTERPRETED, memory_folder
 from ledger_cases import commit_briefly
+from penstock import redaction
 from penstock.spark.storage import ledgers
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: item.get_closest_marker("kafka") is None)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test knows, and so masks, the secrets of another."""
+    monkeypatch.setattr(redaction, "_known", frozenset())
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock import redaction
 from penstock.errors import ConnectionFailedError, masked
 from penstock.redaction import masked_known, remember
 from penstock.spark.sources.option_paths import check_paths
@@ -23,12 +22,6 @@ from sink_cases import SELECTION, Folder, until
 
 MARKER = "SECRET_PW_777"
 HEADERS = f'{{"Authorization": "Bearer {MARKER}"}}'
-
-
-@pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test knows the secrets of another."""
-    monkeypatch.setattr(redaction, "_known", frozenset())
 
 
 def _table(options: str) -> CreateTable:
