@@ -60,11 +60,11 @@ def test_views_over_views_keep_rows(spark: SparkSession, tmp_path: Path) -> None
     write_orders(tmp_path / "in", 4, 300)
     text = _script(tmp_path / "in")
     with pytest.raises(
-        UnsupportedError, match="View by_name has retain, and view by_hour aggregates its rows"
+        SqlError, match="View by_name has retain, and view by_hour aggregates its rows"
     ):
         Engine(spark).execute(text).view("by_name", WINDOWS, retain="1 day").view("by_hour", OVER)
     with pytest.raises(
-        UnsupportedError,
+        SqlError,
         match="View large is a selection: its rows are in the files",
     ):
         Engine(spark).execute(text).view("large", VIEWS["large"], retain="1 day")

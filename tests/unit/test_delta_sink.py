@@ -203,7 +203,7 @@ def test_a_table_that_is_away_delays_nobody_and_gets_the_rest_later(folder: Fold
         (
             SELECTION,
             {"path": "x", "mode": "upsert"},
-            "view large gives none: its SELECT list has no group keys, or not all, or set the option key",
+            "view large gives none: its SELECT list has no group keys, or not all. Or set the option key",
         ),
         (SELECTION, {"path": "x", "key": "id"}, "key belongs to mode upsert; the mode is append"),
         (

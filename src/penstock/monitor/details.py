@@ -26,6 +26,7 @@ from penstock.monitor.news import event_line
 from penstock.monitor.promises import Promise
 from penstock.monitor.slacks import slack_words
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
+from penstock.spark.publication.kinds import is_running_name, read_stream
 
 #: views and events named at the most
 _NAMED = 8
@@ -146,6 +147,16 @@ def _current_batch(batch: Mapping[str, Any], state: str | None) -> str:
     return f"unfinished: {named}, not part of the counts above{nor}; the next start answers it"
 
 
+def _running(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    yield f"running view {name} of {read_stream(view['stream'])}: {counted(result_rows(view), 'row')}"
+    if view.get("rows"):
+        yield f"  with every revision {view['rows']:,}"
+    if overflowed := overflow_words(view.get("overflowed", 0)):
+        yield f"  {overflowed}; each revision counts"
+    if view.get("dropped"):
+        yield f"  dropped at {clock(view['dropped'])}; its results remain"
+
+
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if "refresh_seconds" in view:
         yield from _refreshed(name, view)
@@ -157,6 +168,9 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         yield from deadline_lines(name, view)
         if view.get("dropped"):
             yield f"  dropped at {clock(view['dropped'])}; its results remain"
+        return
+    if is_running_name(view["stream"]):
+        yield from _running(name, view)
         return
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):

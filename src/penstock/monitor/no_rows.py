@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.monitor.book import Document
-from penstock.monitor.details import not_joined
+from penstock.monitor.details import not_joined, result_rows
 from penstock.monitor.figures import counted, roughly, view_words
 from penstock.monitor.lost import nothing_read
+from penstock.spark.publication.kinds import is_running_name
 
 #: the number of the last batch before the first
 _NO_BATCH = -1
@@ -44,6 +45,9 @@ def _reason(document: Document, view: str, entry: Mapping[str, Any]) -> str:
     read = "; ".join(f"{_tuples(stream)} of stream {name} read" for name, stream in streams.items())
     waiting = _waiting(document["views"].get(view, {}), streams) if is_live else ()
     lost = (f"Stream {name}: {told}" for name, stream in streams.items() if (told := nothing_read(stream)))
+    if told := _told_before(document, view, streams):
+        gone = "retention or `penstock prune` removed them, an earlier definition published them, or they are early"
+        return f"{read}. {told} but none is in these results: {gone}."
     return " ".join([f"{read}, {_outcome(entry)}.", *waiting, *lost])
 
 
@@ -65,7 +69,18 @@ def _tuples(stream: Document) -> str:
 def _outcome(entry: Mapping[str, Any]) -> str:
     if "projection" in entry:
         return "none matched"
-    return "none joined" if "lanes" in entry else "no window has a row"
+    if "lanes" in entry:
+        return "none joined"
+    return "no group has a row" if is_running_name(str(entry.get("stream"))) else "no window has a row"
+
+
+def _told_before(document: Document, view: str, streams: Mapping[str, Document]) -> str:
+    """How many rows were published of a view that has none now; "" where none was."""
+    matches = sum((stream.get("selections") or {}).get(view) or 0 for stream in streams.values())
+    rows = matches or result_rows(document["views"].get(view, {}))
+    return (
+        f"{counted(rows, 'row')} of it {'was' if rows == 1 else 'were'} published before," if rows > 0 else ""
+    )
 
 
 def _waiting(view: Document, streams: Mapping[str, Document]) -> Iterator[str]:

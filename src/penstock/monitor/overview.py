@@ -14,6 +14,7 @@ from penstock.monitor.details import backlog_words, result_rows
 from penstock.monitor.figures import counted, event_moment, roughly, shown_view
 from penstock.monitor.promises import Promise
 from penstock.monitor.troubles import open_troubles
+from penstock.spark.publication.kinds import is_running_name
 
 #: widest line, characters
 WIDTH = 100
@@ -27,6 +28,7 @@ _NUMBERS = frozenset(("tuples", "tuples/s", "rows", "rows/s", "set aside", "erro
 _KINDS = {
     "selection": "selection",
     "windows": "window view",
+    "running": "running view",
     "deadline": "deadline view",
     "join": "join view",
     "refreshed": "refreshed view",
@@ -42,7 +44,7 @@ class ViewRow:
     """A view as a line of the table.
 
     Attributes:
-        name, kind: of the view; kinds are selection, windows, deadline, join and refreshed.
+        name, kind: of the view; kinds are selection, windows, running, deadline, join and refreshed.
         state: that of its streams, or its own where it fails.
         rows: rows of results so far, of each the newest revision; None where they are not known.
         rate: rows a second; None where nothing measures it, as after the run.
@@ -197,6 +199,8 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:
     standing = view.get("standing") or {}
     kind, rate, promise, rows = "windows", None, _NONE, result_rows(view)
+    if is_running_name(view.get("stream") or ""):
+        kind = "running"
     if "refresh_seconds" in view:
         kind, rows = "refreshed", (view.get("answer") or {}).get("rows", 0)
         batches = sum(view.get("backlog", {}).values())

@@ -9,9 +9,10 @@ from typing import Any
 
 from penstock.monitor.book import stream_state
 from penstock.monitor.deadlines import deadline_words
-from penstock.monitor.details import backlog_words, not_joined
+from penstock.monitor.details import backlog_words, not_joined, result_rows
 from penstock.monitor.figures import counted, event_moment, listed, roughly, shown_view, view_words
 from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.spark.publication.kinds import is_running_name, read_stream, results_of
 
 #: views named at the most
 _NAMED = 3
@@ -204,14 +205,21 @@ def take_lanes(status: Mapping[str, Mapping[str, Any]]) -> list[LaneSnapshot]:
 
 
 def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
+    place = name.removesuffix(results_of(""))
+    told = _told_of_groups if is_running_name(place) else _told
     return LaneSnapshot(
-        lane.get("view", name),
-        tuple((view, _told(counts)) for view, counts in lane.get("views", {}).items()),
+        lane.get("view", read_stream(place)),
+        tuple((view, told(counts)) for view, counts in lane.get("views", {}).items()),
         lane.get("behind_seconds"),
         not_joined(lane),
         lane.get("measured_rate"),
         tuple(lane.get("lost_tables", ())),
     )
+
+
+def _told_of_groups(counts: Mapping[str, Any]) -> str:
+    """Of a running view: its rows now."""
+    return counted(result_rows(counts), "row")
 
 
 def _told(counts: Mapping[str, Any]) -> str:

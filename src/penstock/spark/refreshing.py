@@ -11,7 +11,7 @@ from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.refreshed.archive import demand_of
 from penstock.spark.lanes.refreshed.defining import define_refreshed
 from penstock.spark.storage.names import check_length
-from penstock.sql.refreshed.parsing import REMEDY, refreshable
+from penstock.sql.refreshed.parsing import REMEDY, ended, refreshable
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query, sources_of
 
@@ -72,7 +72,7 @@ def with_remedy(spark: SparkSession, declared: Declared, error: InputError) -> I
         refreshed_view(spark, declared, "refused", query, query.text)
     except InputError:
         return error
-    return UnsupportedError(f"{error.message} {REMEDY}", error.text, error.start, error.end)
+    return UnsupportedError(f"{ended(error.message)} {REMEDY}", error.text, error.start, error.end)
 
 
 def _read_by(declared: Declared, query: Query) -> tuple[list[tuple[str, str]], set[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SqlError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.spark.declared import Declared
 from penstock.spark.publication.kinds import is_of_view
@@ -30,7 +30,7 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
     """Note how long rows of declared views are kept.
 
     Raises:
-        UnsupportedError: a selection or a refreshed view has a retention, or a view whose rows another view reads.
+        SqlError: a selection or a refreshed view has a retention, or a view whose rows another view reads.
     """
     for view in views:
         name = staged.view_name(view.name)
@@ -43,10 +43,10 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
                 f"View {name} is a selection: its rows are in the files of stream {stream}, with those of other selections. Set the "
                 f"option retain of table {stream} instead."
             )
-            raise UnsupportedError(message, view.retain.text, view.retain.start, view.retain.end)
+            raise SqlError(message, view.retain.text, view.retain.start, view.retain.end)
         if isinstance(staged.views[name].definition, RefreshedDefinition):
             message = f"View {name} is refreshed: its next answer is compared with all of its rows, which must remain. Remove retain."
-            raise UnsupportedError(message, view.retain.text, view.retain.start, view.retain.end)
+            raise SqlError(message, view.retain.text, view.retain.start, view.retain.end)
         staged.retained[name] = view.retain
     if not any(name in staged.views for name in staged.retained):
         return
@@ -57,7 +57,7 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
                 f"View {beneath} has retain, and view {next(iter(above))} aggregates its rows: all of them must remain. Remove retain, or "
                 "the view over it."
             )
-            raise UnsupportedError(message, retain.text, retain.start, retain.end)
+            raise SqlError(message, retain.text, retain.start, retain.end)
 
 
 def refuse_over_removed(layout: Layout, beneath: Collection[tuple[str, str]]) -> None:

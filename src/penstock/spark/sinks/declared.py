@@ -172,7 +172,7 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
                 else "its SELECT list has no group keys, or not all"
             )
             raise SqlError(
-                f"{where}: mode upsert needs a key, and view {view.name} gives none: {needs}, or set the option key.",
+                f"{where}: mode upsert needs a key, and view {view.name} gives none: {needs}. Or set the option key.",
                 *table.at("mode"),
             )
         key = view.key

@@ -95,7 +95,12 @@ def with_possible_remedy(error: InputError) -> InputError:
     if not is_possible:
         return error
     remedy = f"If Spark can answer the query, the hint{_HINT} behind SELECT makes it a refreshed view."
-    return UnsupportedError(f"{error.message} {remedy}", error.text, error.start, error.end)
+    return UnsupportedError(f"{ended(error.message)} {remedy}", error.text, error.start, error.end)
+
+
+def ended(message: str) -> str:
+    """A message with a full stop at its end."""
+    return message if message.endswith((".", "...")) else f"{message}."
 
 
 def _is_refresh(token: Token) -> bool:

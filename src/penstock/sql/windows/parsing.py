@@ -116,7 +116,7 @@ class _WindowParser:
             if is_running and name in _OF_WINDOWS:
                 message = f"{name} needs a window in GROUP BY; this view has none. {ALLOWED_WINDOW}"
             elif not is_running and name == "STATE_TTL":
-                message = f"STATE_TTL is for a view without a window; windows leave the state as they become final. {ALLOWED_RUNNING}"
+                message = f"STATE_TTL is for a view without a window; windows leave the state as they become final. Remove the hint. {ALLOWED_RUNNING}"
             elif name == "STATE_TTL" and not has_keys:
                 message = (
                     f"STATE_TTL is for groups; this view has one row. Remove the hint. {ALLOWED_RUNNING}"
