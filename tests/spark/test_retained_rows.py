@@ -59,9 +59,7 @@ def test_old_rows_leave_and_sinks_get_all(spark: SparkSession, tmp_path: Path) -
 def test_views_over_views_keep_rows(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", 4, 300)
     text = _script(tmp_path / "in")
-    with pytest.raises(
-        SqlError, match="View by_name has retain, and view by_hour aggregates its rows"
-    ):
+    with pytest.raises(SqlError, match="View by_name has retain, and view by_hour aggregates its rows"):
         Engine(spark).execute(text).view("by_name", WINDOWS, retain="1 day").view("by_hour", OVER)
     with pytest.raises(
         SqlError,

@@ -118,7 +118,10 @@ def run(
                 console.print(f"warning: rule with a mistake: {refused}", style="red")
             for event in running.events("views_changed"):
                 for what, happened in (
-                    ("redefined", "redefined; the new definition applies to tuples that arrive from now on"),
+                    (
+                        "redefined",
+                        "redefined; without BACKFILL the new definition applies to tuples that arrive from now on",
+                    ),
                     ("dropped", "dropped"),
                 ):
                     if event[what]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import CheckpointError, InputError, UnknownNameError
 from penstock.monitor.figures import counted
 from penstock.spark.log.row_log import held_rows
 from penstock.spark.publication.kinds import is_of_view, results_of, rows_of
@@ -51,6 +51,11 @@ def prune(
         UnknownNameError: no stream, window or join view has this name.
         InputError: a sink has not delivered the rows; nothing is deleted.
     """
+    owner = layout.ledger.owner()
+    if owner is not None and owner.is_running and not owner.is_this_process:
+        raise CheckpointError(
+            f"{layout.output} is in use by {owner.name()}. Stop that process first, or set retain: a run then deletes its own old rows."
+        )
     ledger = layout.open()
     try:
         if name is not None:
