@@ -108,6 +108,7 @@ def test_text_and_stored_schemas_reach_spark_through_the_gate_alone() -> None:
         ("spark/analysis/gate.py", call)
         for call in (
             "_parser(context).parseExpression",
+            "_parser(context).parsePlan",
             "_parser(spark.sparkContext).parseExpression",
             "_parser(spark.sparkContext).parsePlan",
             "StructType.fromJson",

@@ -39,6 +39,7 @@ PROGRAM: Any = SimpleNamespace(
     definitions=(),
     windows=None,
     tuples=None,
+    calls=None,
     outcomes=SimpleNamespace(views=1),
     plan=SimpleNamespace(codings=()),
 )
@@ -48,6 +49,8 @@ class Plans:
     """Binds batches to one plan of one view."""
 
     demanding: dict[int, tuple[str, ...]] = {}  # noqa: RUF012
+    #: no function of a user's is called
+    calls: Any = SimpleNamespace(measured=lambda *_: None, due=lambda _: {})
 
     def __init__(self, layout: Layout) -> None:
         self._log = PlanLog(layout, STREAM)
