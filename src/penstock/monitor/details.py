@@ -169,7 +169,7 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         if view.get("dropped"):
             yield f"  dropped at {clock(view['dropped'])}; its results remain"
         return
-    if is_running_name(view["stream"]):
+    if is_running_name(str(view["stream"])):
         yield from _running(name, view)
         return
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))

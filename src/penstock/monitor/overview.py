@@ -199,7 +199,7 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:
     standing = view.get("standing") or {}
     kind, rate, promise, rows = "windows", None, _NONE, result_rows(view)
-    if is_running_name(view.get("stream") or ""):
+    if is_running_name(str(view.get("stream"))):
         kind = "running"
     if "refresh_seconds" in view:
         kind, rows = "refreshed", (view.get("answer") or {}).get("rows", 0)
