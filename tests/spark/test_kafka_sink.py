@@ -184,6 +184,7 @@ def test_a_topic_of_marks_that_deletes_them_is_refused(
     assert f"topic {marks} deletes old records" in failed["told"]
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_delays_and_loses_nothing(
     folder: Folder, topic: dict[str, str], kafka: KafkaBroker
 ) -> None:
