@@ -6,17 +6,19 @@ is there for a while.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 
-from penstock.errors import DamagedError
+from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.runs.run import Run
 from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.runs import open_run
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.formats import LOG_ENTRY
 from penstock.spark.storage.layout import tuples_kind
+from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.stored_log import StoredLog
 
 
@@ -81,6 +83,21 @@ class FoundRuns:
             for each in self.files
             if each.until > after
         ]
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Says of what cannot be read of open runs where it is from.
+
+        Raises:
+            CheckpointError: a file is damaged.
+        """
+        try:
+            yield
+        except ValueError as error:
+            names = ", ".join(each.name for each in self.files)
+            raise CheckpointError(
+                f"the tuples in {self.log} cannot be read ({names}): {error}; {REMEDY}"
+            ) from error
 
 
 class RunFiles:

@@ -65,9 +65,10 @@ class DemandTuples:
         if entry != self._entry:
             self._entry, self._tuples = entry, {}
         if columns not in self._tuples:
-            runs = self.runs.find(entry - 1, entry).open()
-            slices = [RunSlice(each.run, each.after, each.until) for each in runs]
-            self._tuples[columns] = tuples_of(slices, columns, [_EVER])
+            found = self.runs.find(entry - 1, entry)
+            slices = [RunSlice(each.run, each.after, each.until) for each in found.open()]
+            with found.named():
+                self._tuples[columns] = tuples_of(slices, columns, [_EVER])
         return self._tuples[columns]
 
 

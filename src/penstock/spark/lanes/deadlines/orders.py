@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from penstock.errors import AggregateFailedError, CheckpointError
+from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
 from penstock.operators.deadlines.order import OrderPlan, work_out, work_out_from_panes
 from penstock.operators.deadlines.pane_partials import since
@@ -32,7 +32,6 @@ from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
-from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 
@@ -182,13 +181,8 @@ class OrderTask:
 
     def _tuples(self, columns: Sequence[str], extents: Sequence[Extent], after: int = -1) -> Tuples:
         runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open(after)]
-        try:
+        with self.runs.named():
             return tuples_of(runs, columns, extents)
-        except ValueError as error:
-            names = ", ".join(each.name for each in self.runs.files)
-            raise CheckpointError(
-                f"the tuples in {self.runs.log} cannot be read ({names}): {error}; {REMEDY}"
-            ) from error
 
     def _answer(self, found: WorkedOut) -> Answer:
         marks, extent = self.marks, self.extent
