@@ -147,16 +147,6 @@ def _current_batch(batch: Mapping[str, Any], state: str | None) -> str:
     return f"unfinished: {named}, not part of the counts above{nor}; the next start answers it"
 
 
-def _running(name: str, view: Mapping[str, Any]) -> Iterator[str]:
-    yield f"running view {name} of {read_stream(view['stream'])}: {counted(result_rows(view), 'row')}"
-    if view.get("rows"):
-        yield f"  with every revision {view['rows']:,}"
-    if overflowed := overflow_words(view.get("overflowed", 0)):
-        yield f"  {overflowed}; each revision counts"
-    if view.get("dropped"):
-        yield f"  dropped at {clock(view['dropped'])}; its results remain"
-
-
 def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if "refresh_seconds" in view:
         yield from _refreshed(name, view)
@@ -169,15 +159,16 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         if view.get("dropped"):
             yield f"  dropped at {clock(view['dropped'])}; its results remain"
         return
-    if is_running_name(str(view["stream"])):
-        yield from _running(name, view)
-        return
+    is_running = is_running_name(str(view["stream"]))
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):
         rows = counted(view.get("final_corrected_rows", 0), "row")
         counts += f", {view['final_corrected']:,} corrected after being final ({rows})"
     # of a view over another one the stream is PLACE.VIEW
-    parts = [f"window view {name} of {view['stream'].rpartition('.')[2]}: {counts}"]
+    if is_running:
+        parts = [f"running view {name} of {read_stream(view['stream'])}: {counted(result_rows(view), 'row')}"]
+    else:
+        parts = [f"window view {name} of {view['stream'].rpartition('.')[2]}: {counts}"]
     standing = view.get("standing") or {}
     # negative where the end of a run answered windows before their end
     if (view.get("slack_us") or -1) >= 0:
@@ -192,7 +183,8 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if overflowed := overflow_words(view.get("overflowed", 0)):
         yield f"  {overflowed}; each revision counts"
     if view.get("dropped"):
-        yield f"  dropped at {clock(view['dropped'])}; its results remain, its open windows are never answered"
+        never = "" if is_running else ", its open windows are never answered"
+        yield f"  dropped at {clock(view['dropped'])}; its results remain{never}"
         return
     behind = view.get("not_answered")
     if behind:
