@@ -210,13 +210,14 @@ class JoinOrderPolicy:
         return self._joins[stream].averages.document()
 
     def restore(self, stream: str, statistics: Mapping[str, Any]) -> None:
-        """Takes what an earlier life knew of a join.
+        """Takes what an earlier life knew of a join, whose order dwells from now on as if it had just been switched.
 
         Args:
             stream: the join.
             statistics: see `statistics`.
         """
         self._joins[stream].averages.restore(statistics)
+        self._joins[stream].gate.switched = self._clock()
 
     def standing(self, stream: str) -> JoinStanding | None:
         """How a join's running order stands by the newest statistics; None before anything was measured."""
@@ -261,13 +262,14 @@ class OperatorOrderPolicy:
         return self._groups[stream].sums.document()
 
     def restore(self, stream: str, statistics: list[list[Any]]) -> None:
-        """Takes what an earlier life knew of a group.
+        """Takes what an earlier life knew of a group, whose order dwells from now on as if it had just been switched.
 
         Args:
             stream: the group.
             statistics: see `statistics`.
         """
         self._groups[stream].sums.restore(statistics)
+        self._groups[stream].gate.switched = self._clock()
 
     def standing(self, stream: str) -> OperatorsStanding | None:
         """How a group's running order stands by the newest statistics; None before all of it was measured."""
@@ -281,7 +283,7 @@ class SwitchGate:
 
     Attributes:
         settings: what they are.
-        switched: when it last let something through, by the clock; None: never.
+        switched: when it last let something through, or a restart took up what runs, by the clock; None: never.
     """
 
     settings: SwitchSettings
