@@ -14,7 +14,7 @@ from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, UserCall
 from penstock.plan.windows import Aggregate, ErrorBound, Windows
 from penstock.spark.analysis.expressions import SparkExpressionHost
-from penstock.spark.functions import register_aggregate
+from penstock.spark.declaring.functions import register_aggregate
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.deadlines.views import demand_of
 from penstock.spark.storage.codec import Codec

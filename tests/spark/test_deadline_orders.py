@@ -26,7 +26,7 @@ from penstock.operators.deadlines.instances import CalledAggregate, Extent
 from penstock.operators.routing.routers import HashRouter
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.functions import register_aggregate
+from penstock.spark.declaring.functions import register_aggregate
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.orders import DONE, FAILED, OVER, OrderReport, OrderTask, run_tasks
 from penstock.spark.log.run_files import RunFiles

@@ -15,7 +15,7 @@ from penstock import Engine
 from penstock.errors import SqlError
 from penstock.monitor.folder import folder_status
 from penstock.monitor.verification import verify
-from penstock.spark.insertions import view_of
+from penstock.spark.declaring.insertions import view_of
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout

@@ -57,7 +57,7 @@ def test_another_name_of_the_zone_keeps_every_join(
     put(tmp_path, 0)
     # as an earlier version told the names apart
     with monkeypatch.context() as earlier:
-        earlier.setattr("penstock.spark.definitions.session_zone", lambda _: "Etc/UTC")
+        earlier.setattr("penstock.spark.declaring.definitions.session_zone", lambda _: "Etc/UTC")
         answer(spark, tmp_path, "Etc/UTC")
     for number, zone in enumerate(("UTC", "Z", "GMT+0", "+00:00"), 1):
         put(tmp_path, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InputError, UnknownNameError
-from penstock.spark.declared import Declared, View
+from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.sql.script.queries import parse_query
 

@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock import Matches, Run, Settings
 from penstock.settings import Tuning
-from penstock.spark.functions import aggregate_type, function_type
-from penstock.spark.view_list import Views
+from penstock.spark.declaring.functions import aggregate_type, function_type
+from penstock.spark.declaring.view_list import Views
 
 
 def test_everything_exported_is_documented_and_every_error_has_one_root() -> None:

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import ConnectionFailedError, InputError, SqlError, UnknownNameError
-from penstock.spark import rule_sets
-from penstock.spark.declared import Declared, RuleSet
+from penstock.spark.declaring import rule_sets
+from penstock.spark.declaring.declared import Declared, RuleSet
+from penstock.spark.declaring.rule_sets import RuleChanges, follow_rules, keep_last_definitions
 from penstock.spark.engine import Engine as SparkEngine
 from penstock.spark.rule_following import FollowedFiles
-from penstock.spark.rule_sets import RuleChanges, follow_rules, keep_last_definitions
 from penstock.spark.sources.rule_files import RuleFiles
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.script import parse_script

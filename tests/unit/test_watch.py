@@ -10,7 +10,7 @@ from rich.console import Console
 
 from penstock.cli.watch import Watcher
 from penstock.errors import InputError, MistakesError, SqlError
-from penstock.spark.declaring import Reconciled
+from penstock.spark.declaring.statements import Reconciled
 
 
 class _Refusing:

@@ -14,7 +14,7 @@ from penstock.errors import InputError, MistakesError, SqlError
 from penstock.monitor.figures import counted
 
 if TYPE_CHECKING:
-    from penstock.spark.declaring import Reconciled
+    from penstock.spark.declaring.statements import Reconciled
     from penstock.spark.engine import Engine
 
 #: seconds between two looks

@@ -19,10 +19,8 @@ from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
 from penstock.provenance import Backtest, Why
 from penstock.settings import Settings, Tuning, tuned
-from penstock.spark.declared import Declared
-from penstock.spark.declaring import Declaring, Reconciled
-from penstock.spark.execution import Execution
-from penstock.spark.functions import (
+from penstock.spark.declaring.declared import Declared
+from penstock.spark.declaring.functions import (
     aggregate_type,
     function_type,
     named,
@@ -30,15 +28,18 @@ from penstock.spark.functions import (
     register_aggregate,
     registering,
 )
+from penstock.spark.declaring.retaining import refuse_over_removed, retained_seconds
+from penstock.spark.declaring.rule_sets import RuleChanges
+from penstock.spark.declaring.statements import Declaring, Reconciled
+from penstock.spark.declaring.view_list import Views
+from penstock.spark.execution import Execution
 from penstock.spark.ingest.call_orders import stored_standing
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.provenance.backtest import Wanted, backtest
 from penstock.spark.provenance.why import Asked, why
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import known_catalog
-from penstock.spark.retaining import refuse_over_removed, retained_seconds
 from penstock.spark.rule_following import follow_files
-from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.run import Run, leave
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.store_access import configure
@@ -52,7 +53,6 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import address_of
-from penstock.spark.view_list import Views
 from penstock.trigger import Trigger
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from penstock.errors import FencedError, InputError, StreamFailedError
 from penstock.monitor.troubles import unanswered_words, undelivered_words
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.settings import Settings
+from penstock.spark.declaring.rule_sets import RuleChanges
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.ingest.plans import StreamPlans
@@ -44,7 +45,6 @@ from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.results.joined_rows import catalog_entry, refreshed_entry
-from penstock.spark.rule_sets import RuleChanges
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks.declared import Sink

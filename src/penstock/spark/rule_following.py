@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.spark.declared import RuleSet
+from penstock.spark.declaring.declared import RuleSet
+from penstock.spark.declaring.rule_sets import RuleChanges
 from penstock.spark.execution import Execution
 from penstock.spark.recovery.causes import cause_of
-from penstock.spark.rule_sets import RuleChanges
 
 #: seconds between two looks
 _LOOK_SECONDS = 1.0

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from penstock.errors import InputError
 from penstock.provenance import Backtest, Count, Passed
 from penstock.spark.analysis.gate import computed, queried, tried
-from penstock.spark.declared import Declared
+from penstock.spark.declaring.declared import Declared
 from penstock.spark.provenance.joining import joined_rows, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation, is_results_folder
 from penstock.spark.provenance.rows import some_rows

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConnectionFailedError, InputError
-from penstock.spark.declared import Declared
+from penstock.spark.declaring.declared import Declared
 from penstock.spark.recovery.messages import first_line, quoted
 from penstock.spark.results.read import matches
 from penstock.spark.sources.file_frames import files_at_rest

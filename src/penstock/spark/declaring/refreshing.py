@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.declared import Declared, View
+from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.refreshed.archive import demand_of
 from penstock.spark.lanes.refreshed.defining import define_refreshed

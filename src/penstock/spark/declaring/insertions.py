@@ -10,8 +10,8 @@ from penstock.errors import InputError, TypeMismatchError
 from penstock.monitor.figures import counted
 from penstock.plan.windows import ALL_TIME
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.declared import Declared
-from penstock.spark.definitions import column_names
+from penstock.spark.declaring.declared import Declared
+from penstock.spark.declaring.definitions import column_names
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION

@@ -19,8 +19,8 @@ from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.declared import Declared, RuleSet, Stream, View
-from penstock.spark.definitions import (
+from penstock.spark.declaring.declared import Declared, RuleSet, Stream, View
+from penstock.spark.declaring.definitions import (
     check_projections,
     define_deadline,
     define_derived,
@@ -30,21 +30,10 @@ from penstock.spark.definitions import (
     joined_columns,
     rows_schema,
 )
-from penstock.spark.ingest.call_orders import explain_calls
-from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
-from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.insertions import check_width, insert_view, refuse_reserved, view_of
-from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
-from penstock.spark.lanes.deadlines.explaining import explain_deadline
-from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.joins.explaining import explain_first
-from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
-from penstock.spark.publication.kinds import rows_of
-from penstock.spark.refreshing import refreshed_view, with_remedy
-from penstock.spark.retaining import retain_table, retain_views
-from penstock.spark.rule_sets import (
+from penstock.spark.declaring.insertions import check_width, insert_view, refuse_reserved, view_of
+from penstock.spark.declaring.refreshing import refreshed_view, with_remedy
+from penstock.spark.declaring.retaining import retain_table, retain_views
+from penstock.spark.declaring.rule_sets import (
     Declare,
     RuleChanges,
     after_refused,
@@ -54,6 +43,17 @@ from penstock.spark.rule_sets import (
     keep_last_definitions,
     refuse_unknown,
 )
+from penstock.spark.ingest.call_orders import explain_calls
+from penstock.spark.ingest.conditions import DeclaredConditions
+from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
+from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
+from penstock.spark.lanes.deadlines.explaining import explain_deadline
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.lanes.joins.explaining import explain_first
+from penstock.spark.lanes.joins.views import check_demands
+from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
+from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any

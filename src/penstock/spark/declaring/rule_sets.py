@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import DuplicateNameError, InputError, UnknownNameError
-from penstock.spark.declared import Declared, Mistake, RuleSet
+from penstock.spark.declaring.declared import Declared, Mistake, RuleSet
 from penstock.spark.reporting.definitions import is_selection
 from penstock.sql.script.rules import RefusedRule, Rule, rule_of_text
 from penstock.sql.script.statements import CreateView, InsertInto, Query, sources_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.monitor.figures import counted
-from penstock.spark.declared import Declared
+from penstock.spark.declaring.declared import Declared
 from penstock.spark.publication.kinds import is_of_view
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.retention import owner_of
