@@ -22,6 +22,7 @@ from penstock.spark.publication.manifests import ListedFile, published_paths, re
 from penstock.spark.publication.merging import Levels, Run, merge, runs_of
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.reporting.status_file import catch_up
+from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import COMPACTION_NAMES
 from penstock.spark.storage.layout import Layout
 from publishing import stored
@@ -191,6 +192,26 @@ def test_a_damaged_file_is_named_and_stops_nothing(tmp_path: Path, damage: Calla
     path.write_bytes(content)
     assert publisher.compact(6) == (0, 6)
     assert _rows(layout) == list(range(8))
+
+
+def test_what_is_being_merged_at_the_end_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = _layout(tmp_path)
+    publisher = Publisher(layout, STREAM, levels=LEVELS)
+    may_merge = threading.Event()
+
+    def slow(sources: Any, path: Path) -> None:
+        may_merge.wait()
+        merge(sources, path)
+
+    monkeypatch.setattr(compaction, "merge", slow)
+    for batch in range(5):
+        _publish(publisher, layout, batch)
+    assert publisher.compact_if_due(4, 4, EventLog(layout.events)) is None
+    may_merge.set()
+    publisher.close()
+    assert len(list(published_paths(layout, STREAM))) == 2
+    assert _rows(layout) == list(range(5))
+    _assert_shown(layout)
 
 
 def test_quarantined_files_that_were_removed_do_not_stop_the_merging_of_the_rest(tmp_path: Path) -> None:

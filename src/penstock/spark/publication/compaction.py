@@ -236,9 +236,11 @@ class Compaction:
         return task.documents[0]["first"], task.documents[-1]["first"]
 
     def close(self) -> None:
-        """Waits until nothing is being written."""
-        if self._writing is not None:
-            wait([self._writing[1]])
+        """Lists what is being written, once it is; where that fails, the next start deletes it."""
+        try:
+            self.advance(None)
+        except Exception as error:
+            _log.warning("cannot list the merged files of %s: %s", self._query, error)
 
     def _arranged(self, last: int) -> _Task | None:
         """What is to be merged up to a batch; None where there are not two of them."""

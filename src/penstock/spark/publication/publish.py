@@ -180,5 +180,5 @@ class Publisher:
             self._old_rows.remove(events, now)
 
     def close(self) -> None:
-        """Waits until no file is being written; merged files that are not listed are removed at the next start."""
+        """Waits until no file is being written and what was merged is listed."""
         self._compaction.close()
