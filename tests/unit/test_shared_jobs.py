@@ -1,4 +1,4 @@
-"""Lanes that ask for a job at the same moment get one together; what fails together, each does alone."""
+"""Lanes that ask for a job at the same moment get one together; what fails for one of them, it does alone."""
 
 from __future__ import annotations
 
@@ -69,14 +69,13 @@ def test_one_that_said_it_would_ask_and_does_not_is_waited_for_shortly() -> None
     assert time.monotonic() - began < 1
 
 
-@pytest.mark.parametrize("failing", LANES)
-def test_a_job_that_fails_is_each_ones_own(failing: str) -> None:
-    shared, jobs = SharedJobs(), Jobs()
-    together = threading.Barrier(len(LANES))
+def _lane_that_fails(failing: str, jobs: Callable[..., Any]) -> dict[str, list[Any] | None]:
+    """What each lane gets of one job in which one of them raises at its second cell."""
+    shared, together = SharedJobs(), threading.Barrier(len(LANES))
 
     def ask(lane: str) -> list[Any] | None:
         def function(cell: int) -> int:
-            assert lane != failing
+            assert lane != failing or cell < 2
             return cell
 
         shared.expect(lane)
@@ -84,8 +83,24 @@ def test_a_job_that_fails_is_each_ones_own(failing: str) -> None:
         return shared.run(lane, function, [1, 2], jobs)
 
     with ThreadPoolExecutor(len(LANES)) as pool:
-        assert list(pool.map(ask, LANES)) == [None] * len(LANES)
-    assert jobs.tasks == [2]
+        found = dict(zip(LANES, pool.map(ask, LANES), strict=True))
     # the next ones are together again
-    assert set(_asked(shared, jobs, dict.fromkeys(LANES, 1))) == set(LANES)
-    assert jobs.tasks == [2, 1]
+    again = Jobs()
+    assert all(_asked(shared, again, dict.fromkeys(LANES, 1)).values())
+    assert again.tasks == [1]
+    return found
+
+
+@pytest.mark.parametrize("failing", LANES)
+def test_what_raises_fails_its_own_lane_alone(failing: str) -> None:
+    jobs = Jobs()
+    found = _lane_that_fails(failing, jobs)
+    assert jobs.tasks == [2]
+    assert found == {lane: None if lane == failing else [1, 2] for lane in LANES}
+
+
+def test_a_job_that_is_cancelled_is_each_ones_own() -> None:
+    def cancelled(function: Callable[[int], Any], tasks: int) -> list[Any]:
+        raise RuntimeError(f"job of {tasks} tasks of {function} cancelled")
+
+    assert _lane_that_fails("", cancelled) == dict.fromkeys(LANES, None)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from pyspark import SparkContext
+from pyspark import SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
 from penstock.spark.lanes.shared_jobs import SharedJobs
@@ -23,6 +25,27 @@ _NICENESS = "PENSTOCK_NICENESS"
 
 Cell = TypeVar("Cell")
 Report = TypeVar("Report")
+
+
+class TaskRaisedError(RuntimeError):
+    """A function raised in a worker; the message holds the trace of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    trace: str
+
+
+def _caught(function: Callable[[int], Any], number: int, tries: int) -> Any:
+    """What a function returns, or raises in the last of its tries: Spark ends the job of a task that fails, and now and then a worker of
+    another job with it ("Python worker exited unexpectedly")."""
+    try:
+        return function(number)
+    except Exception:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() + 1 < tries:
+            raise
+        return _Raised(traceback.format_exc())
 
 
 def give_way() -> None:
@@ -91,6 +114,9 @@ class CellJobs:
 
         Returns:
             What it returned, in the order of the cells.
+
+        Raises:
+            TaskRaisedError: it raised.
         """
         if not cells:
             return []
@@ -107,10 +133,18 @@ class CellJobs:
 
     def _numbered(self, function: Callable[[int], Report], tasks: int) -> list[Report]:
         # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
-        jobs = self.own().parallelize(range(tasks), tasks).map(function)
+        context = self.own()
+        tries = int(context.getConf().get("spark.task.maxFailures", "4"))
+        # Spark does not repeat tasks in one process
+        tries = 1 if str(context.master).startswith("local") else tries
+        jobs = context.parallelize(range(tasks), tasks).map(lambda number: _caught(function, number, tries))
         if self._niceness:
             jobs.ctx = cast("SparkContext", _WithNiceness(jobs.ctx, self._niceness))
-        return jobs.collect()
+        found = jobs.collect()
+        for each in found:
+            if isinstance(each, _Raised):
+                raise TaskRaisedError(f"a task raised\n{each.trace}")
+        return found
 
     def own(self) -> SparkContext:
         """Gives the jobs that the calling thread begins from now on the lane's pool and description."""

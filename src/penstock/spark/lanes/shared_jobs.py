@@ -4,8 +4,9 @@ A job takes a while whatever it does, and lanes over the same streams are woken 
 ready together (group commit; DeWitt et al., "Implementation techniques for main memory database systems", 1984), the first lane to ask
 waits shortly for those that have said that they are about to, and runs one job for all of them.
 
-Nothing on disk knows of it: cuts, files and marks are each lane's own. Where the job does not succeed, or is cancelled because the lane
-that runs it stops, each of the others runs its own, and finds out for itself what fails.
+Nothing on disk knows of it: cuts, files and marks are each lane's own. What raises for one lane fails that lane alone: it runs a job of
+its own, and finds out for itself what fails. So does each lane where the job as a whole does not succeed, or is cancelled because the
+lane that runs it stops.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class _Gathering:
 
     Attributes:
         asked: of each lane what is run, and for which cells.
-        reports: what came of it; None: nothing.
+        reports: what came of it, by cell and lane, see `_attempt`; None: nothing.
         done: whether that is known.
     """
 
     asked: list[tuple[Callable[[Any], Any], Sequence[Any]]] = field(default_factory=list)
-    reports: list[list[Any]] | None = None
+    reports: list[list[tuple[Any, bool]]] | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -74,8 +75,8 @@ class SharedJobs:
             runner: runs a job in this thread.
 
         Returns:
-            What it returned, in the order of the cells; None where the lane is alone, or what it asked for together
-            with others has failed.
+            What it returned, in the order of the cells; None where the lane is alone, or its part of what was run
+            together has failed.
         """
         with self._changed:
             self._expected.pop(lane, None)
@@ -92,8 +93,10 @@ class SharedJobs:
             gathering.done.wait()
         else:
             _run(gathering, runner)
-        reports = gathering.reports
-        return None if reports is None else [each[place] for each in reports[: len(cells)]]
+        if gathering.reports is None:
+            return None
+        own = [each[place] for each in gathering.reports[: len(cells)]]
+        return [report for report, _ in own] if all(succeeded for _, succeeded in own) else None
 
     def _await_others(self) -> None:
         """Waits for those that are about to ask; the lock is free meanwhile."""
@@ -110,12 +113,18 @@ def _run(gathering: _Gathering, runner: Runner) -> None:
         if len(asked) > 1:
             tasks = max(len(cells) for _, cells in asked)
             gathering.reports = runner(
-                lambda number: [
-                    function(cells[number]) if number < len(cells) else None for function, cells in asked
-                ],
+                lambda number: [_attempt(function, cells[number : number + 1]) for function, cells in asked],
                 tasks,
             )
     except Exception as error:
         _log.info("a job for %d views failed; each now runs its own: %s", len(asked), first_line(error))
     finally:
         gathering.done.set()
+
+
+def _attempt(function: Callable[[Any], Any], cell: Sequence[Any]) -> tuple[Any, bool]:
+    """What a function returns for a cell, if there is one, and whether it returned at all: what it raises would end the tasks of others."""
+    try:
+        return (function(cell[0]) if cell else None), True
+    except Exception:
+        return None, False
