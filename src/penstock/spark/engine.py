@@ -563,7 +563,7 @@ class Engine:
             }
             try:
                 for name, stream in begun.items():
-                    run.prepare(name, stream.source)
+                    run.prepare(name, stream.source, stream.probe)
                     if layout.has_replay(name):
                         # its copy of the table was read in this zone
                         keep_zone(self._spark, layout)
@@ -652,7 +652,7 @@ class Engine:
                 if changed or dropped:
                     run.change(name, changed, dropped)
             elif (new := staged.on(name)) or name in staged.mapped:
-                run.prepare(name, stream.source)
+                run.prepare(name, stream.source, stream.probe)
                 run.add_stream(name, stream.source, new, stream.probe)
         if not any(view.derived for name in staged.touched for view in staged.versions(before, name)):
             return

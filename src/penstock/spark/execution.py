@@ -126,6 +126,8 @@ class Execution:
         self._derived: Mapping[str, DerivedStream] = {}
         #: of streams that are prepared and not added yet, see `added_columns`
         self._added_columns: dict[str, list[str]] = {}
+        #: by stream the folder or the topics that it reads
+        self._parts: dict[str, Sequence[str]] = {}
         self._catalog = CatalogWriter(layout)
         #: one thread may wait for the end while another stops the run
         self._ending = threading.Lock()
@@ -338,12 +340,15 @@ class Execution:
     def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
         return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
 
-    def prepare(self, name: str, source: Source) -> None:
+    def prepare(self, name: str, source: Source, probe: Probe | None = None) -> None:
         """Makes sure that a stream can be added, and gets its source ready; stores nothing of views.
 
         Raises:
             InputError: what the stream reads cannot be used, or does not fit the results there are.
         """
+        parts = () if probe is None else probe.parts
+        results.refuse_another_source(self.layout, name, parts)
+        self._parts[name] = parts
         self._added_columns[name] = results.added_columns(self.layout, name, source.schema)
         source.prepare(self.layout, name, self.events, self._progress)
 
@@ -703,7 +708,8 @@ class Execution:
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         lanes = [catalog_entry(each) for each in self._joins.joins]
         lanes += [refreshed_entry(each) for each in self._refreshed.views]
-        self._catalog.write(streams, views, lanes)
+        parts = {name: own for name, own in self._parts.items() if own and name in streams}
+        self._catalog.write(streams, views, lanes, parts)
         self.followers.views_changed()
 
 

@@ -11,6 +11,9 @@ from penstock.spark.storage.documents import encoded_object
 from penstock.spark.storage.formats import BASE_NUMBER, CATALOG, DROPPED, EITHER_CATALOG
 from penstock.spark.storage.layout import Layout
 
+#: of the catalog: by stream the folder or the topics that it reads
+PARTS = "parts"
+
 
 def known_catalog(layout: Layout) -> dict[str, Any] | None:
     """The streams and views of a results folder; None where none has been told of yet.

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from penstock.operators.selection.matches import queries_name
 from penstock.spark.publication.kinds import rows_of
-from penstock.spark.reporting.catalog import catalog_bases, known_catalog
+from penstock.spark.reporting.catalog import PARTS, catalog_bases, known_catalog
 from penstock.spark.reporting.definitions import numbered
 from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition, members
@@ -83,6 +83,7 @@ class CatalogWriter:
         streams: Mapping[str, StructType],
         views: Mapping[str, Mapping[str, Definition]],
         of_lanes: Sequence[dict[str, Any]] = (),
+        parts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Tells readers of the folder which streams and views there are; dropped views stay readable.
 
@@ -90,8 +91,13 @@ class CatalogWriter:
             streams: their columns, by name.
             views: those on each stream, and on the rows of each view.
             of_lanes: the entries of the views that have a lane each.
+            parts: by stream the folder or the topics that it reads, see `Probe`.
         """
         known = self._read()
+        for name, own in (parts or {}).items():
+            if known.setdefault(PARTS, {}).get(name) != [*own]:
+                known[PARTS][name] = [*own]
+                self._is_changed = True
         queries = known.setdefault("queries", {})
         for name, schema in streams.items():
             said = schema.jsonValue(), queries_name(schema.fieldNames())

@@ -16,7 +16,7 @@ from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.reporting.catalog import find_rows, find_view, known_catalog, read_catalog
+from penstock.spark.reporting.catalog import PARTS, find_rows, find_view, known_catalog, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, joined_changes, joined_results
@@ -270,6 +270,26 @@ def as_texts(frame: DataFrame, names: Collection[str]) -> DataFrame:
 def rows_as_json(frame: DataFrame) -> DataFrame:
     """Each row of a frame as a JSON object, in the column `line`."""
     return frame.select(F.to_json(F.struct("*"), TO_JSON).alias("line"))
+
+
+def refuse_another_source(layout: Layout, stream: str, parts: Sequence[str]) -> None:
+    """Refuses a stream whose checkpoint has positions in what it does not read any more.
+
+    Args:
+        layout: the folder.
+        stream: its name.
+        parts: the folder or the topics that it reads; none where nobody can tell.
+
+    Raises:
+        CheckpointError: it reads another folder, or a topic less.
+    """
+    known = (known_catalog(layout) or {}).get(PARTS, {}).get(stream, ())
+    gone = [each for each in known if each not in parts]
+    if parts and gone:
+        raise CheckpointError(
+            f"stream {stream} reads {', '.join(parts)}; the checkpoint {layout.checkpoint} goes on with {', '.join(gone)}, "
+            "which the stream does not read any more. Put that back, or start with a new output folder and checkpoint"
+        )
 
 
 def added_columns(layout: Layout, stream: str, schema: StructType) -> list[str]:

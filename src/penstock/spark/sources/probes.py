@@ -37,11 +37,13 @@ class Probe(Protocol):
         source: the source in words: topic and servers, or folder.
         unit: what its backlog counts.
         topic: the topic, where it is Kafka's.
+        parts: what a checkpoint of the stream has positions in: its folder, its topics; others may be added to them.
     """
 
     source: str
     unit: str
     topic: str | None
+    parts: tuple[str, ...]
 
     def backlog(self, checkpoint: StorePath) -> int | None:
         """What is in the source and in no batch yet, or None where nobody can tell.
@@ -66,7 +68,10 @@ def open_probe(spark: SparkSession, table: CreateTable) -> Probe | None:
     if kind == "kafka":
         topics = next((options[each] for each in _TOPICS if each in options), "")
         client = {name: value for name, value in table.options.items() if name.startswith("kafka.")}
-        return KafkaProbe(spark, topics, client)
+        listed = options.get("subscribe", "").split(",")
+        return KafkaProbe(
+            spark, topics, client, tuple(f"topic {each.strip()}" for each in listed if each.strip())
+        )
     path = options.get("path", "")
     if kind in _FILES and "://" not in path and not is_pattern(path):
         is_recursive = options.get("recursivefilelookup", "").lower() == "true"
@@ -88,6 +93,7 @@ class FolderProbe:
 
     def __init__(self, folder: Path, is_recursive: bool = False, is_selected: bool = False) -> None:
         self.source = f"folder {folder}"
+        self.parts: tuple[str, ...] = (self.source,)
         self._folder = folder
         self._is_recursive = is_recursive
         self._is_selected = is_selected
@@ -134,11 +140,15 @@ class KafkaProbe:
         spark: the session, in whose JVM Kafka's client is.
         topics: as the table names them.
         options: the table's options that begin with `kafka.`.
+        parts: see `Probe`.
     """
 
     unit: str = "records"
 
-    def __init__(self, spark: SparkSession, topics: str, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, spark: SparkSession, topics: str, options: Mapping[str, str], parts: tuple[str, ...] = ()
+    ) -> None:
+        self.parts = parts
         self.servers = options.get("kafka.bootstrap.servers", "")
         self.topic: str | None = topics
         self.source = f"topic {topics} at {self.servers}"
