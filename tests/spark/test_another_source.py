@@ -47,7 +47,7 @@ def test_another_folder_is_refused_and_the_first_one_goes_on(spark: SparkSession
     assert _answered(spark, here, output, groups=2) == {0: 5, 1: 5}
     with pytest.raises(
         CheckpointError,
-        match=f"stream s reads folder {there}; .* goes on with folder {here}, .* Put that back",
+        match=f"stream s reads folder {there}; .* continues with folder {here}, .* Put that back",
     ):
         # the view is another one too: it must not be begun anew
         _answered(spark, there, output, groups=5)
@@ -65,5 +65,5 @@ def test_topics_may_be_added_and_none_may_go(tmp_path: Path) -> None:
     refuse_another_source(layout, "t", ["topic d"])
     # nobody can tell which topics a pattern means
     refuse_another_source(layout, "s", [])
-    with pytest.raises(CheckpointError, match=r"stream s reads topic b, topic c; .* goes on with topic a"):
+    with pytest.raises(CheckpointError, match=r"stream s reads topic b, topic c; .* continues with topic a"):
         refuse_another_source(layout, "s", ["topic b", "topic c"])

@@ -287,7 +287,7 @@ def refuse_another_source(layout: Layout, stream: str, parts: Sequence[str]) -> 
     gone = [each for each in known if each not in parts]
     if parts and gone:
         raise CheckpointError(
-            f"stream {stream} reads {', '.join(parts)}; the checkpoint {layout.checkpoint} goes on with {', '.join(gone)}, "
+            f"stream {stream} reads {', '.join(parts)}; the checkpoint {layout.checkpoint} continues with {', '.join(gone)}, "
             "which the stream does not read any more. Put that back, or start with a new output folder and checkpoint"
         )
 
