@@ -95,6 +95,9 @@ def test_the_screen_says_each_event_once_and_no_words_of_the_inside() -> None:
     assert windows.line() == (
         "SOURCE UNREACHABLE | orders: 4 tuples | 2 tuples/s | 2 window views | backlog 1,200 records"
     )
+    (running,) = take_snapshot({"orders": {**status, "matched": 0, "selections": 0, "running": 2}})
+    assert "| 2 running views |" in running.line()
+    assert "window view" not in running.line()
 
 
 def test_attempts_are_printed_at_most_once_a_minute() -> None:

@@ -27,6 +27,7 @@ class StreamSnapshot:
         name: the stream.
         views: views registered: selections, and windows over the stream itself.
         selections: of these, the selections; what is matched is matched by them.
+        running: of these, aggregations without a window.
         batches, tuples, matched, pairs: published so far.
         quarantined: records set aside.
         unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
@@ -72,6 +73,7 @@ class StreamSnapshot:
     lost_packets: tuple[int, int] | None = None
     nothing_read: str = ""
     overflowed: tuple[tuple[str, int], ...] = ()
+    running: int = 0
 
     def _others(self) -> str:
         """Format the share of the tuples that matched no view; "" where all matched one."""
@@ -95,8 +97,10 @@ class StreamSnapshot:
             parts = [f"{self.name}: {'no tuples' if self.quarantined else 'waiting for the first rows'}"]
         if self.selections:
             parts.append(counted(self.selections, "selection"))
-        if windows := self.views - self.selections:
+        if windows := self.views - self.selections - self.running:
             parts.append(counted(windows, "window view"))
+        if self.running:
+            parts.append(counted(self.running, "running view"))
         if self.state not in ("running", "waiting", "ended", "stopped"):
             parts.insert(0, self.state.upper())
         if self.nothing_read:
@@ -190,6 +194,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             backlog=_backlog(stream.get("lag")),
             newest_event=_newest(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
+            running=stream.get("running", 0),
             lost_packets=_lost_packets(stream.get("network")),
             nothing_read=nothing_read(stream),
             overflowed=tuple((view, rows) for view, rows in stream.get("overflowed", {}).items() if rows),

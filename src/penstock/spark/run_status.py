@@ -114,6 +114,7 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "errors": dict(totals.view_errors),
         "views": len(query.plans.views) + len(query.plans.windows) + len(query.plans.running),
         "selections": len(query.plans.views),
+        "running": len(query.plans.running),
         "windows": {},
         "overflowed": {},
         "troubles": {},
