@@ -23,6 +23,8 @@ from penstock.spark.sources.kafka_admin import KafkaAdmin
 
 PREFIX = "kafka."
 TRANSACTIONAL_ID = "transactional.id"
+#: records come by the thousand: few and large requests
+_LARGE = {"linger.ms": "5", "batch.size": "131072"}
 #: bytes of one call
 _CALL_BYTES = 1 << 20
 #: how long a broker that is away holds up a delivery, unless options say so: the client's own is two minutes
@@ -138,7 +140,7 @@ class KafkaProducer:
         }
         # Kafka refuses some without the others
         patience = {} if set(_PATIENCE) & set(given) else _PATIENCE
-        own = {"linger.ms": "5", **patience, **given}
+        own = {**_LARGE, **patience, **given}
         if transactional_id is not None:
             own[TRANSACTIONAL_ID] = transactional_id
         self._given = given
