@@ -21,7 +21,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -48,10 +48,10 @@ demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that 
 demo-rules: java $(INSTALLED) ## 1,200 invented text rules from files over invented events, the same answers by DuckDB
 	$(BIN)/python examples/rules.py
 
-test: java $(INSTALLED) kafka-jars s3-jars postgres-server ## run the tests in their short form, Kafka included
+test: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run the tests in their short form, Kafka included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-test-all: java $(INSTALLED) kafka-jars s3-jars postgres-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
+test-all: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
 	PENSTOCK_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
@@ -157,6 +157,9 @@ soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last on
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java
 	@scripts/kafka/fetch.sh $(CACHE) || echo "Without Kafka's jars the tests that need them are skipped."
+
+jdbc-jars: java
+	@scripts/jdbc/fetch.sh $(CACHE) || echo "Without these drivers the tests of the sink jdbc are skipped."
 
 s3-jars: java ## fetch Hadoop's file system of S3 (13 MB), so that Spark need not
 	@scripts/s3/fetch.sh $(CACHE) || echo "Without these jars the tests of Spark on S3 are skipped."

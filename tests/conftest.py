@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
+JDBC_JARS = sorted((CACHE / "jdbc").glob("*.jar"))
 S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").glob("*.jar"))
 
 # the same examples each time, however slow the machine; `make test-all` draws others
@@ -89,7 +90,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
-        .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *S3_JARS])))
+        .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *JDBC_JARS, *S3_JARS])))
         .config(map=CHECKPOINTS)
         .config(map=INTERPRETED)
     )

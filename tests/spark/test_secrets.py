@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commands import called
+from conftest import JDBC_JARS
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock_lab.servers.kafka import KafkaBroker
@@ -131,6 +132,13 @@ _SINKS = {
     "more": "postgres OPTIONS (url 'postgresql://127.0.0.1:1/db', user 'u', password '${{env:THE_SECRET}}', dbtable 't')",
     "files": "parquet OPTIONS (path '{folder}/files')",
 }
+_FAILING = {"hook", "rows", "more"}
+if JDBC_JARS:
+    _SINKS |= {
+        "base": "jdbc OPTIONS (url 'jdbc:h2:/dev/null/x;USER=u;PASSWORD={marker}', dbtable 't')",
+        "other": "jdbc OPTIONS (url 'jdbc:postgresql://127.0.0.1:1/x', user 'u', password '${{env:THE_SECRET}}', dbtable 't')",
+    }
+    _FAILING |= {"base", "other"}
 
 
 @pytest.mark.usefixtures("spark")
@@ -177,7 +185,7 @@ def test_sinks_that_fail_say_no_secret(
         for each in map(json.loads, (out / "events.jsonl").read_text().splitlines())
         if each["kind"] == "sink_failed"
     }
-    assert failed == {f"{name}.v" for name in ("hook", "rows", "more")}
+    assert failed == {f"{name}.v" for name in _FAILING}
     files = [file for file in tmp_path.rglob("*") if file.is_file() and outside not in file.parents]
     assert len(files) > 10
     assert [file for file in files if MARKER.encode() in file.read_bytes()] == []

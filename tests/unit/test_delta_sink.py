@@ -231,6 +231,17 @@ def test_options_that_cannot_be_are_refused_by_name(
         folder.sink("delta", view, **options)
 
 
+@pytest.mark.parametrize("path", ["/proc/nowhere/x", "/dev/null/table", "nfs://x/y"])
+def test_a_path_where_no_table_can_be_is_named(folder: Folder, path: str) -> None:
+    folder.match([1])
+    followers, _ = folder.followers(lambda: True, retry_attempts=0)
+    followers.set([folder.sink("delta", path=path)])
+    followers.start()
+    assert followers.join(None)
+    (failed,) = followers.failed
+    assert f"Delta table {path}: " in failed["told"]
+
+
 def test_a_type_that_delta_does_not_have_is_refused_by_its_column() -> None:
     import pyarrow as pa
 

@@ -49,7 +49,7 @@ def test_statements_and_queries_that_are_not_supported_name_the_way(
 
 def test_insert_into_what_does_not_exist_lists_sinks() -> None:
     text = f"{TABLE}{SINK}CREATE VIEW v AS SELECT * FROM o; INSERT INTO nowhere SELECT * FROM v"
-    told = "Table nowhere does not exist. INSERT INTO needs a table USING console, delta, http, iceberg, kafka, parquet or postgres; existing ones: alerts"
+    told = "Table nowhere does not exist. INSERT INTO needs a table USING console, delta, http, iceberg, jdbc, kafka, parquet or postgres; existing ones: alerts"
     with pytest.raises(UnknownNameError, match=told) as failed:
         parse_script(text)
     assert text[failed.value.start : failed.value.end] == "nowhere"

@@ -9,8 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.spark.results.texts import cell_texts, csv_line, csv_lines, has_form, json_lines
+from penstock.spark.results.json_columns import json_lines, json_values
+from penstock.spark.results.texts import cell_texts, csv_line, csv_lines, has_form, json_texts
 
 UTC = dt.UTC
 SPARK: list[tuple[pa.DataType, Any, str]] = [
@@ -119,3 +122,42 @@ def test_nested_values_of_a_slice_are_those_of_its_rows() -> None:
 def test_what_has_no_form_here_is_left_to_spark() -> None:
     for kind in (pa.duration("us"), pa.map_(pa.timestamp("us"), pa.int32()), pa.list_(pa.duration("us"))):
         assert not has_form(kind)
+
+
+def _examples(kind: pa.DataType) -> st.SearchStrategy[pa.Array]:
+    """Values of a type, NULL among them; moments as numbers."""
+    values: dict[pa.DataType, st.SearchStrategy[Any]] = {
+        pa.bool_(): st.booleans(),
+        pa.int64(): st.integers(-(2**63), 2**63 - 1),
+        pa.float64(): st.floats() | st.sampled_from([1e-3, 1e7, 9999999.999, 0.1, 100.0, -0.0, 123456.0]),
+        pa.float32(): st.floats(width=32) | st.sampled_from([100.0, -0.0, 0.5, 9999999.0]),
+        pa.string(): st.text(),
+        pa.timestamp("us"): st.integers(-(2**60), 2**60) | st.integers(-(10**14), 10**14),
+        pa.timestamp("us", "UTC"): st.integers(-(10**14), 10**15),
+        pa.timestamp("ns", "UTC"): st.integers(0, 10**18),
+    }
+    of = pa.int64() if pa.types.is_timestamp(kind) else kind
+    return st.lists(st.none() | values[kind], max_size=9).map(lambda each: pa.array(each, of).cast(kind))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.bool_(),
+        pa.int64(),
+        pa.float64(),
+        pa.float32(),
+        pa.string(),
+        pa.timestamp("us"),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("ns", "UTC"),
+    ],
+    ids=str,
+)
+@given(data=st.data())
+def test_columns_as_json_equal_values_as_json(kind: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(_examples(kind))
+    assert json_values(values).to_pylist() == json_texts(values)
+    assert list(json_lines(pa.record_batch({'a"b': values, "c": values}))) == [
+        f'{{"a\\"b":{text},"c":{text}}}' for text in (text or "null" for text in json_texts(values))
+    ]

@@ -231,7 +231,8 @@ def _are_written_here(schema: pa.Schema) -> bool:
 
 def _lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output_format: Format) -> Iterator[str]:
     """Rows as lines of CSV, the header first, or JSON."""
-    from penstock.spark.results.texts import csv_line, csv_lines, json_lines
+    from penstock.spark.results.json_columns import json_lines
+    from penstock.spark.results.texts import csv_line, csv_lines
 
     if output_format is Format.CSV:
         yield csv_line(schema.names)

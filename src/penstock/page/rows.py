@@ -16,9 +16,10 @@ from penstock.errors import InputError
 from penstock.page.answers import encoded
 from penstock.page.cells import Cell, cells_of, places_with, texts_of
 from penstock.page.folder import Snapshot
+from penstock.spark.results.json_columns import json_lines
 from penstock.spark.results.read_plain import plain_rows, stored_rows
 from penstock.spark.results.stored_rows import Part, StoredRows
-from penstock.spark.results.texts import csv_line, csv_lines, has_form, json_lines
+from penstock.spark.results.texts import csv_line, csv_lines, has_form
 from penstock.spark.storage.layout import Layout
 
 #: rows of one answer, and of a file

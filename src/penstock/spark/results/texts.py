@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: a text a value; None is NULL
 Texts = list[str | None]
@@ -21,6 +22,8 @@ Texts = list[str | None]
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_SHORT})
 _SECOND = 1_000_000
+#: moments whose years have four digits, microseconds
+_FIRST, _AFTER = (int(np.datetime64(year, "us").astype(np.int64)) for year in ("0000", "10000"))
 _NULL = "NULL"
 
 
@@ -51,13 +54,6 @@ def has_form(kind: pa.DataType) -> bool:
 def _is_of_variant(field: pa.Field) -> bool:
     """Whether a field is one of the two that a VARIANT is stored as."""
     return b"variant" in (field.metadata or {})
-
-
-def json_lines(rows: pa.RecordBatch) -> Iterator[str]:
-    """A JSON object a row, moments in this machine's time zone; every type must have a form."""
-    names = list(map(quoted, rows.schema.names))
-    for texts in zip(*map(json_texts, rows.columns), strict=True):
-        yield _object(names, texts)
 
 
 def json_texts(values: pa.Array) -> Texts:
@@ -178,6 +174,24 @@ def _texts(values: pa.Array, between: str, least_digits: int) -> Texts:
         texts: Texts = values.to_pylist()
         return texts
     return [None if value is None else str(value) for value in values.to_pylist()]
+
+
+def moments_as_json(values: pa.Array) -> pa.Array:
+    """Each moment as JSON has it, without quotes; NULL as NULL."""
+    zone = values.type.tz
+    moments = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+    offsets = np.zeros(len(moments), np.int64) if zone is None else _offsets(moments)
+    local = moments + offsets * _SECOND
+    if len(local) and not (local.min() >= _FIRST and local.max() < _AFTER):
+        return pa.array(_moments(values, "T", 6), pa.large_string())
+    dates = pa.array(np.datetime_as_string(local.astype("M8[us]"), unit="us"), pa.large_string())
+    if zone is not None:
+        known, places = np.unique(offsets, return_inverse=True)
+        suffixes = pa.array([_zone(each) for each in known.tolist()], pa.large_string()).take(
+            pa.array(places)
+        )
+        dates = pc.binary_join_element_wise(dates, suffixes, pa.scalar("", pa.large_string()))
+    return pc.if_else(values.is_valid(), dates, pa.scalar(None, pa.large_string()))
 
 
 def _dates(values: pa.Array) -> Texts:

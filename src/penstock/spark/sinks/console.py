@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.results.texts import has_form, json_lines
+from penstock.spark.results.json_columns import json_lines
+from penstock.spark.results.texts import has_form
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.providers import Opens, PlainTarget, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits

@@ -116,7 +116,8 @@ class Delivery:
     @property
     def ordinals(self) -> list[str]:
         """A text for each row of `rows` that no other row of the view has."""
-        return [f"{self._feed.prefix}{number}" for number in self._passed[1].tolist()]
+        prefix = self._feed.prefix
+        return [f"{prefix}{number}" for number in self._passed[1].tolist()]
 
     @property
     def upserts(self) -> Upserts:

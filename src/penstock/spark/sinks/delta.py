@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.errors import SqlError, TypeMismatchError
+from penstock.errors import PenstockError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts, is_taken
@@ -33,6 +33,10 @@ _GONE = "__penstock_gone"
 _COMPACT_EVERY = 100
 
 
+class DeltaTableError(Exception):
+    """A Delta table cannot be read or written."""
+
+
 class _DeltaTarget(PlainTarget):
     def __init__(self, path: str, partition_by: tuple[str, ...], compact_every: int) -> None:
         self._path = path
@@ -41,6 +45,18 @@ class _DeltaTarget(PlainTarget):
         self._table: DeltaTable | None = None
 
     def deliver(self, delivery: Delivery) -> None:
+        try:
+            self._deliver(delivery)
+        except PenstockError:
+            raise
+        except Exception as error:
+            # what the library and the system say names no table
+            passes = isinstance(error, ConnectionError | TimeoutError)
+            kind = ConnectionError if passes else DeltaTableError
+            told = " ".join(str(error).split())
+            raise kind(f"Delta table {self._path}: {type(error).__name__}: {told}") from None
+
+    def _deliver(self, delivery: Delivery) -> None:
         is_upsert = delivery.form.mode == "upsert"
         table = self._current() or self._created(delivery.upserts.rows if is_upsert else delivery.rows)
         if is_taken(delivery, table.transaction_version(delivery.sink), "the table"):

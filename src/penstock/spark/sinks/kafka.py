@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InputError, SqlError
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode, is_taken
-from penstock.spark.sinks.kafka_client import PREFIX, TRANSACTIONAL_ID, KafkaProducer, headers_part, part
+from penstock.spark.sinks.kafka_client import PREFIX, TRANSACTIONAL_ID, KafkaProducer, one_record
 from penstock.spark.sinks.kafka_records import RECORD_OPTIONS, RecordForm, record_form
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
@@ -50,8 +50,8 @@ class _TopicInTransactions(_Topic):
     def deliver(self, delivery: Delivery) -> None:
         if is_taken(delivery, self._delivered, f"topic {self._marks}"):
             return
-        mark = part(delivery.sink.encode()) + part(str(delivery.number).encode()) + headers_part(())
-        self._producer.send({self._topic: self._form.of(delivery), self._marks: [mark]})
+        mark = one_record(delivery.sink.encode(), str(delivery.number).encode())
+        self._producer.send({self._topic: self._form.of(delivery), self._marks: mark})
         self._delivered = delivery.number
 
 

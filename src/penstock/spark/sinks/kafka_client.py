@@ -1,28 +1,30 @@
 """Kafka's own producer in Spark's JVM, given records by the thousand, with transactions or without.
 
-Python calls the JVM once for many records. What takes them apart there is a small class in Java, which Janino compiles: Spark brings it for its own
-generated code.
+Python calls the JVM once for many records, which go as Arrow. What takes them apart there is a small class in Java.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.errors import CheckpointError
 from penstock.redaction import option_secrets_masked
 from penstock.spark.analysis.catalyst import java_class
+from penstock.spark.analysis.java_sources import new_object
 from penstock.spark.sources.kafka_admin import KafkaAdmin
 
 PREFIX = "kafka."
 TRANSACTIONAL_ID = "transactional.id"
+#: records come by the thousand: few and large requests
+_LARGE = {"linger.ms": "5", "batch.size": "131072"}
 #: bytes of one call
 _CALL_BYTES = 1 << 20
 #: how long a broker that is away holds up a delivery, unless options say so: the client's own is two minutes
@@ -31,11 +33,9 @@ _PATIENCE = {"max.block.ms": "20000", _DELIVERY: "30000", "request.timeout.ms": 
 #: how long other sinks may hide marks by their open transactions: Kafka lets these live for a minute, and looks every ten seconds
 _HIDDEN_MS = 71_000
 _CLOSE_SECONDS = 5
-_NUMBER = struct.Struct(">i")
-_NONE = _NUMBER.pack(-1)
 _NAME = "PenstockRecords"
 _JAVA = f"""
-import java.nio.ByteBuffer;
+import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -43,6 +43,9 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
+import org.apache.arrow.vector.VarBinaryVector;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
@@ -53,25 +56,28 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 public class {_NAME} {{
     private final List sent = new ArrayList();
 
-    private static byte[] part(ByteBuffer in) {{
-        int length = in.getInt();
-        if (length < 0) return null;
-        byte[] bytes = new byte[length];
-        in.get(bytes);
-        return bytes;
-    }}
-
-    public void send(Producer producer, String topic, byte[] records) {{
-        ByteBuffer in = ByteBuffer.wrap(records);
-        while (in.hasRemaining()) {{
-            byte[] key = part(in);
-            byte[] value = part(in);
-            RecordHeaders headers = new RecordHeaders();
-            for (int left = in.getInt(); left > 0; left--) {{
-                String name = new String(part(in), StandardCharsets.UTF_8);
-                headers.add(name, part(in));
+    public void send(Producer producer, String topic, byte[] records) throws Exception {{
+        ArrowStreamReader reader = new ArrowStreamReader(
+            new ByteArrayInputStream(records), org.apache.spark.sql.util.ArrowUtils.rootAllocator());
+        try {{
+            VectorSchemaRoot batch = reader.getVectorSchemaRoot();
+            while (reader.loadNextBatch()) {{
+                int count = batch.getFieldVectors().size();
+                VarBinaryVector[] columns = new VarBinaryVector[count];
+                String[] names = new String[count];
+                for (int each = 0; each < count; each++) {{
+                    columns[each] = (VarBinaryVector) batch.getFieldVectors().get(each);
+                    names[each] = columns[each].getName().split(":", 2)[1];
+                }}
+                for (int row = 0; row < batch.getRowCount(); row++) {{
+                    RecordHeaders headers = new RecordHeaders();
+                    for (int each = 2; each < count; each++) headers.add(names[each], columns[each].get(row));
+                    sent.add(producer.send(new ProducerRecord(
+                        topic, null, null, columns[0].get(row), columns[1].get(row), headers)));
+                }}
             }}
-            sent.add(producer.send(new ProducerRecord(topic, null, null, key, value, headers)));
+        }} finally {{
+            reader.close();
         }}
     }}
 
@@ -106,20 +112,9 @@ public class {_NAME} {{
 """
 
 
-def part(content: bytes | None) -> bytes:
-    """Bytes as the class in Java reads them: behind their number, or -1 where there are none."""
-    return _NONE if content is None else _NUMBER.pack(len(content)) + content
-
-
-def headers_part(headers: Sequence[tuple[str, bytes | None]], more: int = 0) -> bytes:
-    """Names and values of headers, likewise.
-
-    Args:
-        headers: the first ones.
-        more: how many follow, each as two parts.
-    """
-    named = [part(each) for name, value in headers for each in (name.encode(), value)]
-    return b"".join([_NUMBER.pack(len(headers) + more), *named])
+def one_record(key: bytes, value: bytes) -> pa.Table:
+    """A record without headers, as `KafkaProducer.send` takes it."""
+    return pa.table([pa.array([each], pa.binary()) for each in (key, value)], ["key", "value"])
 
 
 class KafkaProducer:
@@ -145,7 +140,7 @@ class KafkaProducer:
         }
         # Kafka refuses some without the others
         patience = {} if set(_PATIENCE) & set(given) else _PATIENCE
-        own = {"linger.ms": "5", **patience, **given}
+        own = {**_LARGE, **patience, **given}
         if transactional_id is not None:
             own[TRANSACTIONAL_ID] = transactional_id
         self._given = given
@@ -153,7 +148,7 @@ class KafkaProducer:
         self._is_transactional = transactional_id is not None
         with self._told():
             serializer = self._java("org.apache.kafka.common.serialization.ByteArraySerializer")
-            self._records = _compiled(self._java, serializer())
+            self._records = new_object(spark, _NAME, _JAVA, serializer())
             producer = self._java("org.apache.kafka.clients.producer.KafkaProducer")
             self._producer: Any = producer(self._map(own), serializer(), serializer())
         try:
@@ -175,11 +170,11 @@ class KafkaProducer:
         """Ends its connections; an open transaction is given up."""
         self._producer.close(self._java("java.time.Duration").ofSeconds(_CLOSE_SECONDS))
 
-    def send(self, records: Mapping[str, Iterable[bytes]]) -> None:
+    def send(self, records: Mapping[str, pa.Table]) -> None:
         """Writes records of topics, in one transaction where it has transactions; on return the brokers have them.
 
         Args:
-            records: by topic; each is its key and its value (`part`), then its headers (`headers_part`).
+            records: by topic; the columns are bytes or text: the key, the value, then a header of each column's name.
 
         Raises:
             ConnectionError: they have not. Whether a transaction is committed is open then.
@@ -256,22 +251,16 @@ class _Told:
             raise ConnectionError(f"Kafka: {name}: {told}") from None
 
 
-def _calls(records: Iterable[bytes]) -> Iterable[bytes]:
-    gathered: list[bytes] = []
-    size = 0
-    for each in records:
-        gathered.append(each)
-        size += len(each)
-        if size >= _CALL_BYTES:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield b"".join(gathered)
-
-
-def _compiled(java: Any, neighbour: Any) -> Any:
-    """An object of the class above, which sees the classes that a neighbour sees."""
-    compiler = java("org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(neighbour.getClass().getClassLoader())
-    compiler.cook(_JAVA)
-    return compiler.getClassLoader().loadClass(_NAME).newInstance()
+def _calls(records: pa.Table) -> Iterator[bytes]:
+    """Records as streams of Arrow, of about so many bytes as a call has."""
+    rows = max(1, records.num_rows * _CALL_BYTES // max(1, records.nbytes))
+    for first in range(0, records.num_rows, rows):
+        taken = records.slice(first, rows)
+        columns = [each.cast(pa.binary()).combine_chunks() for each in taken.columns]
+        # Java knows columns by their names
+        names = [f"{number}:{name}" for number, name in enumerate(records.column_names)]
+        sent = pa.record_batch(columns, names)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, sent.schema) as writer:
+            writer.write_batch(sent)
+        yield bytes(sink.getvalue())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
-from penstock.spark.results.texts import has_form, json_lines, json_texts
+from penstock.spark.results.json_columns import json_column
+from penstock.spark.results.texts import has_form, json_texts
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery
-from penstock.spark.sinks.kafka_client import headers_part, part
-from penstock.spark.sinks.kafka_values import VALUE_OPTIONS, Encode, avro_form, protobuf_form
+from penstock.spark.sinks.kafka_values import VALUE_OPTIONS, Bytes, Encode, avro_form, protobuf_form
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.sinks.templates import Template, objects_of
 
@@ -24,9 +24,6 @@ _JSON, _AVRO, _PROTOBUF = "json", "avro", "protobuf"
 #: headers that tell a repeated record
 _OWN = "penstock-"
 _BATCH, _ORDINAL, _DEFINITION = f"{_OWN}batch", f"{_OWN}ordinal", f"{_OWN}definition"
-
-#: a name and a value
-Header = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +40,17 @@ class RecordForm:
     key: tuple[str, ...]
     headers: Template | None = field(repr=False)
 
-    def of(self, delivery: Delivery) -> list[bytes]:
+    def of(self, delivery: Delivery) -> pa.Table:
         """The records of a delivery, in order, as `KafkaProducer.send` takes them."""
         rows = delivery.rows
-        shared: list[Header] = [(_BATCH, str(delivery.batch).encode())]
+        count = rows.num_rows
+        columns = [("key", _keys(rows, self.key)), ("value", self.values(delivery, rows))]
+        columns.append((_BATCH, _repeated(str(delivery.batch), count)))
         if delivery.definition is not None:
-            shared.append((_DEFINITION, str(delivery.definition).encode()))
-        named, more = _named(self.headers, rows)
-        ours = headers_part([*shared, *named], 1 + (0 if more is None else len(more[0])))
-        ordinals = [each.encode() for each in delivery.ordinals]
-        name = part(_ORDINAL.encode())
-        keys, values = _keys(rows, self.key), self.values(delivery, rows)
-        found = [
-            b"".join((part(key), part(value), ours, name, part(ordinal)))
-            for key, value, ordinal in zip(keys, values, ordinals, strict=True)
-        ]
-        if more is None:
-            return found
-        # behind the number of headers, which counts them
-        theirs = [b"".join(part(each) for one in own for each in (one[0].encode(), one[1])) for own in more]
-        return [record + own for record, own in zip(found, theirs, strict=True)]
+            columns.append((_DEFINITION, _repeated(str(delivery.definition), count)))
+        columns.append((_ORDINAL, pa.array(delivery.ordinals, pa.string())))
+        columns += _named(self.headers, rows)
+        return pa.table([each for _, each in columns], [name for name, _ in columns])
 
 
 def record_form(table: SinkTable) -> RecordForm:
@@ -108,34 +96,34 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return any(each(kind) for each in kinds)
 
 
-def _json_values(delivery: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
+def _json_values(delivery: Delivery, rows: pa.Table) -> Bytes:
     if _is_plain(rows.schema):
-        return _as_bytes(rows.column("value"))
+        return rows.column("value")
     if all(has_form(each.type) for each in rows.schema):
-        lines = [line for batch in rows.to_batches() for line in json_lines(batch)]
-    else:
-        lines = delivery.json_by_spark()
-    return [line.encode() for line in lines]
+        return _objects(rows)
+    return pa.array(delivery.json_by_spark(), pa.large_string())
 
 
-def _as_bytes(column: pa.ChunkedArray) -> list[bytes | None]:
-    found: list[bytes | None] = column.cast(pa.large_binary()).to_pylist()
-    return found
+def _objects(rows: pa.Table) -> pa.ChunkedArray:
+    return pa.chunked_array([json_column(each) for each in rows.to_batches()], pa.large_string())
 
 
-def _keys(rows: pa.Table, names: Sequence[str]) -> Sequence[bytes | None]:
+def _keys(rows: pa.Table, names: Sequence[str]) -> Bytes:
     if not names and _is_plain(rows.schema) and "key" in rows.column_names:
         names = ("key",)
     if not names:
-        return [None] * rows.num_rows
+        return pa.nulls(rows.num_rows, pa.binary())
     if len(names) > 1:
-        chosen = rows.select(list(names))
-        return [line.encode() for batch in chosen.to_batches() for line in json_lines(batch)]
+        return _objects(rows.select(list(names)))
     column = rows.column(names[0])
     if _is_bytes(column.type):
-        return _as_bytes(column)
+        return column
     texts = json_texts(column.combine_chunks())
-    return [None if text is None else text.strip('"').encode() for text in texts]
+    return pa.array([None if text is None else text.strip('"') for text in texts], pa.large_string())
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _template(table: SinkTable) -> Template | None:
@@ -160,20 +148,17 @@ def _template(table: SinkTable) -> Template | None:
     return template
 
 
-def _named(
-    template: Template | None, rows: pa.Table
-) -> tuple[Sequence[Header], Sequence[Sequence[Header]] | None]:
-    """The headers that all rows share, or those of each row; None where there are no such ones."""
+def _named(template: Template | None, rows: pa.Table) -> list[tuple[str, Bytes]]:
+    """The headers that the user has chosen."""
     if template is None or not rows.num_rows:
-        return (), None
+        return []
+    names = list(template.body)
     if not template.names:
-        return _header_values(template.body), None
-    objects = objects_of(rows.select(list(template.names)))
-    return (), [_header_values(json.loads(template.filled(each))) for each in objects]
-
-
-def _header_values(body: Mapping[str, Any]) -> list[Header]:
-    return [(name, _header_value(value)) for name, value in body.items()]
+        filled = [template.body] * rows.num_rows
+    else:
+        objects = objects_of(rows.select(list(template.names)))
+        filled = [json.loads(template.filled(each)) for each in objects]
+    return [(name, pa.array([_header_value(each[name]) for each in filled], pa.binary())) for name in names]
 
 
 def _header_value(value: Any) -> bytes | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor
@@ -21,8 +22,10 @@ URL, USER, SUBJECT = "schema.registry.url", "schema.registry.basic.auth.user.inf
 FILE, MESSAGE = "schema.file", "schema.message"
 VALUE_OPTIONS = (URL, USER, SUBJECT, FILE, MESSAGE)
 
+#: bytes or texts
+Bytes: TypeAlias = pa.Array | pa.ChunkedArray
 #: the values of rows
-Encode = Callable[[Delivery, pa.Table], Sequence[bytes | None]]
+Encode = Callable[[Delivery, pa.Table], Bytes]
 
 
 def avro_form(table: SinkTable) -> Encode:
@@ -40,11 +43,11 @@ def avro_form(table: SinkTable) -> Encode:
     subject = _subject(table)
     numbers: dict[str, int] = {}
 
-    def encode(_: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
+    def encode(_: Delivery, rows: pa.Table) -> Bytes:
         schema = avro_schema(rows.schema, table.view)
         if schema not in numbers:
             numbers[schema] = registry.register(subject, schema)
-        return avro_values(rows, b"\0" + numbers[schema].to_bytes(4, "big"))
+        return pa.array(avro_values(rows, b"\0" + numbers[schema].to_bytes(4, "big")), pa.binary())
 
     return encode
 
@@ -72,10 +75,10 @@ def protobuf_form(table: SinkTable) -> Encode:
         raise TypeMismatchError(f"table {table.name}: {error}", *table.statement.at(place)) from None
     writers: dict[pa.Schema, ProtobufWriter] = {}
 
-    def encode(_: Delivery, rows: pa.Table) -> Sequence[bytes | None]:
+    def encode(_: Delivery, rows: pa.Table) -> Bytes:
         if rows.schema not in writers:
             writers[rows.schema] = ProtobufWriter(message, rows.schema)
-        return writers[rows.schema].values(rows, prefix)
+        return pa.array(writers[rows.schema].values(rows, prefix), pa.binary())
 
     return encode
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InputError, UnknownNameError
-from penstock.spark.results.texts import json_lines
+from penstock.spark.results.json_columns import json_lines
 
 _PLACE = re.compile(r"\$\{([^{}]*)\}")
 

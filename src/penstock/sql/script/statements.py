@@ -15,7 +15,7 @@ from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
 
 #: sources of tables that INSERT INTO writes to
-SINKS = ("console", "delta", "http", "iceberg", "kafka", "parquet", "postgres")
+SINKS = ("console", "delta", "http", "iceberg", "jdbc", "kafka", "parquet", "postgres")
 #: what a view may be
 Query = SelectQuery | WindowQuery | JoinQuery | RefreshedQuery
 
