@@ -1,4 +1,4 @@
-"""LEFT JOIN: what the engine publishes, withdrawals applied, equals what Spark says of the same tuples, as multisets."""
+"""LEFT JOIN and its kin: what the engine publishes, withdrawals applied, equals what Spark says of the same tuples, as multisets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 TIME = pa.timestamp("us", "UTC")
-SEEDS, VIEWS = (20, 15) if ALL else (1, 6)
+SEEDS, VIEWS, KINDS = (20, 15, 4) if ALL else (1, 6, 2)
 OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
 #: some partners come with a later run
 PLAIN = f"SELECT {OUTPUTS} FROM flights l LEFT JOIN weather r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"
@@ -51,6 +51,13 @@ SHAPES = {
     "a stream behind a table": ("airports", "weather"),
     "a table": ("", "airports"),
     "a table behind a stream": ("delays", "airports"),
+}
+#: by other words what may be joined so
+WORDS = {
+    "RIGHT JOIN": ["a stream", "a table"],
+    "FULL JOIN": ["a stream"],
+    "SEMI JOIN": list(SHAPES),
+    "ANTI JOIN": list(SHAPES),
 }
 #: on one input
 RESTRICTIONS = (
@@ -79,9 +86,9 @@ def switching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JoinLane, "orders", switched)
 
 
-def random_left_join(rng: np.random.Generator, shape: str) -> str:
-    """A join of one of `SHAPES`."""
-    table = SHAPES[shape][1]
+def random_outer_join(rng: np.random.Generator, shape: str, word: str = "LEFT JOIN") -> str:
+    """A join of one of `SHAPES`, of which "a stream" and "a table" may be RIGHT, and "a stream" FULL."""
+    table, is_existence = SHAPES[shape][1], word in ("SEMI JOIN", "ANTI JOIN")
     conditions = rng.choice(EQUALITIES, int(rng.integers(0, 3)), replace=False).tolist()
     if table == "weather":
         low, high = sorted(rng.integers(-9, 10, 2).tolist())
@@ -97,8 +104,9 @@ def random_left_join(rng: np.random.Generator, shape: str) -> str:
             conditions.append(f"({rng.choice(RESTRICTIONS).format(alias)})")
     on = " AND ".join(conditions).format("l", "r")
     where = [rng.choice(RESTRICTIONS).format("l")] if rng.random() < 0.3 else []
-    where += [rng.choice(FILTERS)] if rng.random() < 0.3 else []
+    where += [rng.choice(FILTERS)] if rng.random() < 0.3 and not is_existence else []
     outputs = OUTPUTS + (", coalesce(r.name, 'none') AS rname" if rng.random() < 0.3 else "")
+    outputs = "l.*" if is_existence else outputs
     before = "flights l"
     if other := SHAPES[shape][0]:
         equal = rng.choice(EQUALITIES).format("l", "m")
@@ -107,7 +115,9 @@ def random_left_join(rng: np.random.Generator, shape: str) -> str:
         outputs += ", m.n AS mn"
         on += f" AND {rng.choice(FURTHER)}" if rng.random() < 0.7 else ""
         where += ["m.n + l.n > 2"] if rng.random() < 0.3 else []
-    text = f"SELECT {outputs} FROM {before} LEFT JOIN {table} r ON {on}"
+    text = f"SELECT {outputs} FROM {before} {word} {table} r ON {on}"
+    if word == "RIGHT JOIN":
+        text = f"SELECT {outputs} FROM {table} r {word} {before} ON {on}"
     return text + (f" WHERE {' AND '.join(f'({each})' for each in where)}" if where else "")
 
 
@@ -132,7 +142,11 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
     rng = np.random.default_rng(seed)
     inputs = Inputs(tmp_path / "in", rng)
     shapes = [list(SHAPES)[number % len(SHAPES)] for number in range(VIEWS)]
-    views = {f"view_{number}": random_left_join(rng, shape) for number, shape in enumerate(shapes)}
+    views = {f"view_{number}": random_outer_join(rng, shape) for number, shape in enumerate(shapes)}
+    for word, among in WORDS.items():
+        for shape in rng.choice(among, KINDS).tolist():
+            views[f"view_{len(views)}"] = random_outer_join(rng, shape, word)
+            shapes.append(shape)
     views |= {"view_0": f"{PLAIN} AND 6 / l.n < 4", "view_1": CHAIN, "view_5": f"{PLAIN} AND 6 / l.n = r.k"}
     script = inputs.script()
     runs = []
@@ -141,14 +155,12 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
         run = answered(Engine(spark).execute(script).add_views(views), tmp_path / "out")
         for (name, text), shape in zip(views.items(), shapes, strict=True):
             inputs.register(spark)
-            if shape == "a stream":
+            for whole in ("flights", "weather") if shape == "a stream" else ():
                 # their event times say nothing of them where these are NULL: they match nothing
-                spark.createDataFrame(pa.concat_tables(inputs.tuples["flights"])).createOrReplaceTempView(
-                    "flights"
-                )
+                spark.createDataFrame(pa.concat_tables(inputs.tuples[whole])).createOrReplaceTempView(whole)
             expected = multiset(spark.sql(RAISING.sub(TRIED, text)))
             assert multiset(run.results(name)) == expected, text
-            if "LEFT JOIN weather" in text:
+            if re.search("(LEFT|ANTI|FULL) JOIN weather|weather r RIGHT JOIN", text):
                 assert standing(run.changes(name)) == expected, text
             plain = plain_rows(Layout.of(run.output, None), name, 0)
             assert plain is not None

@@ -9,17 +9,20 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
+from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
 from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
-    "Each join is JOIN or INNER JOIN, the last one may be LEFT JOIN. USING (columns) may replace ON. "
+    "One of the joins may be LEFT, LEFT SEMI or LEFT ANTI JOIN; the first may be RIGHT JOIN, and an only one FULL JOIN. "
+    "USING (columns) may replace ON. "
     f"At most {MOST_INPUTS} inputs."
 )
 
+#: what to write where no join view can have it
+INSTEAD = "Spark can answer it as a whole: SELECT /*+ REFRESH('1 minute') */ ..."
 #: words a join begins with
 _JOINS = {
     TokenType.JOIN,
@@ -34,12 +37,23 @@ _JOINS = {
 }
 #: what joins are called, and what to do instead
 _REFUSED_JOINS = {
-    TokenType.RIGHT: ("RIGHT JOIN", "swap its inputs and write LEFT JOIN"),
-    TokenType.FULL: ("FULL OUTER JOIN", ""),
     TokenType.CROSS: ("CROSS JOIN", "write JOIN ... ON with a condition on columns of both inputs"),
     TokenType.NATURAL: ("NATURAL JOIN", "write JOIN ... USING (columns)"),
-    TokenType.SEMI: ("SEMI JOIN", ""),
-    TokenType.ANTI: ("ANTI JOIN", "write LEFT JOIN, and a selection over it with IS NULL"),
+}
+#: words before JOIN that may stand there
+_WORDS = {
+    (): JoinWord.INNER,
+    (TokenType.INNER,): JoinWord.INNER,
+    (TokenType.LEFT,): JoinWord.LEFT,
+    (TokenType.LEFT, TokenType.OUTER): JoinWord.LEFT,
+    (TokenType.RIGHT,): JoinWord.RIGHT,
+    (TokenType.RIGHT, TokenType.OUTER): JoinWord.RIGHT,
+    (TokenType.FULL,): JoinWord.FULL,
+    (TokenType.FULL, TokenType.OUTER): JoinWord.FULL,
+    (TokenType.SEMI,): JoinWord.SEMI,
+    (TokenType.LEFT, TokenType.SEMI): JoinWord.SEMI,
+    (TokenType.ANTI,): JoinWord.ANTI,
+    (TokenType.LEFT, TokenType.ANTI): JoinWord.ANTI,
 }
 _ABOVE = "make the join a view, and declare a window view over it"
 _REFUSED = {
@@ -121,10 +135,10 @@ class _JoinSplitter(Splitter):
 
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
         """The next input, from JOIN to the end of its condition."""
-        if before[-1].is_optional:
-            raise self._unsupported("Another join after a LEFT JOIN")
-        is_optional = self._keywords()
-        found = replace(self._named(), is_optional=is_optional)
+        start = self.position
+        word = self._word()
+        self._refuse_words(before, word, self._clause(start, self.position))
+        found = replace(self._named(), word=word)
         if len(before) == MOST_INPUTS:
             raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
         namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
@@ -135,6 +149,10 @@ class _JoinSplitter(Splitter):
             )
             raise found.clause.error(SqlError, message, 0, len(found.clause.text))
         if self._kind() is TokenType.USING:
+            if word is JoinWord.FULL:
+                one = found.alias
+                instead = f"write ON, and coalesce({before[0].alias}.column, {one}.column) in the SELECT list"
+                raise self._unsupported("USING in a FULL JOIN", instead=instead)
             return replace(found, using=self._using())
         if self._kind() is not TokenType.ON:
             message = (
@@ -145,28 +163,36 @@ class _JoinSplitter(Splitter):
         self.position += 1
         return replace(found, on=self._condition())
 
-    def _keywords(self) -> bool:
-        """Moves past the words of a join; whether it is a LEFT JOIN."""
+    def _refuse_words(self, before: Sequence[JoinSource], word: JoinWord, clause: Clause) -> None:
+        """Makes sure that a join may stand behind those before it."""
+        earlier = next((each.word for each in before if each.word is not JoinWord.INNER), None)
+        what = ""
+        if earlier is JoinWord.FULL:
+            what = f"Another join after a {earlier}"
+        elif earlier is not None and word is not JoinWord.INNER:
+            what = f"A {word} and a {earlier} in one view"
+        elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):
+            what = f"A {word} of more than two inputs"
+        if what:
+            message = f"{what} is not supported yet. {INSTEAD}. {self.allowed}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+
+    def _word(self) -> JoinWord:
+        """Moves past the words of a join."""
         kind = self._kind()
         if kind is TokenType.COMMA:
             raise self._unsupported("A list of tables", "", "write JOIN ... ON")
-        following = (
-            self.tokens[self.position + 1].token_type if self.position + 1 < len(self.tokens) else None
-        )
-        refused = _REFUSED_JOINS.get(
-            following if kind is TokenType.LEFT and following else kind or TokenType.JOIN
-        )
+        refused = _REFUSED_JOINS.get(kind or TokenType.JOIN)
         if refused is not None:
             raise self._unsupported(refused[0], instead=refused[1])
-        is_left = kind is TokenType.LEFT
-        if is_left or kind is TokenType.INNER:
-            self.position += 1
-        if is_left and self._kind() is TokenType.OUTER:
+        words: tuple[TokenType, ...] = ()
+        while (kind := self._kind()) is not None and (*words, kind) in _WORDS:
+            words = (*words, kind)
             self.position += 1
         if self._kind() is not TokenType.JOIN:
             raise self._expected("JOIN")
         self.position += 1
-        return is_left
+        return _WORDS[words]
 
     def _using(self) -> tuple[Clause, ...]:
         self.position += 1
