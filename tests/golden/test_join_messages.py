@@ -58,7 +58,6 @@ QUERIES = [
     "SELECT a.k FROM airports a LEFT JOIN flights f ON a.k = f.k",
     "SELECT a.k FROM flights f RIGHT JOIN airports a ON a.k = f.k",
     "SELECT f.k FROM flights f FULL JOIN airports a ON a.k = f.k",
-    f"SELECT f.k FROM flights f FULL JOIN weather w ON f.k + w.k > 1 AND {_BOUND}",
     f"SELECT f.k, w.k FROM flights f SEMI JOIN weather w ON f.k = w.k AND {_BOUND}",
     "SELECT kk FROM near",
     "SELECT k FROM nearer n\nWHERE n.dep > seen",

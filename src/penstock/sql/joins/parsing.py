@@ -21,8 +21,6 @@ ALLOWED_JOIN = (
     f"At most {MOST_INPUTS} inputs."
 )
 
-#: what to write where no join view can have it
-INSTEAD = "Spark can answer it as a whole: SELECT /*+ REFRESH('1 minute') */ ..."
 #: words a join begins with
 _JOINS = {
     TokenType.JOIN,
@@ -174,7 +172,7 @@ class _JoinSplitter(Splitter):
         elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):
             what = f"A {word} of more than two inputs"
         if what:
-            message = f"{what} is not supported yet. {INSTEAD}. {self.allowed}"
+            message = f"{what} is not supported yet. {self.allowed}"
             raise clause.error(UnsupportedError, message, 0, len(clause.text))
 
     def _word(self) -> JoinWord:
