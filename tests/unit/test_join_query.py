@@ -65,6 +65,34 @@ def test_two_inputs_may_be_joined_in_each_way(words: str, word: JoinWord, number
     assert "".join(source.alias for source in query.numbered) == numbered
 
 
+@pytest.mark.parametrize(
+    ("where", "word", "on", "left"),
+    [
+        (
+            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.x > 1)",
+            JoinWord.SEMI,
+            "b.k = a.k AND b.x > 1",
+            "TRUE",
+        ),
+        (
+            "a.x > 1 AND NOT EXISTS (SELECT * FROM b WHERE b.k = a.k) AND a.y < 2",
+            JoinWord.ANTI,
+            "b.k = a.k",
+            "a.x > 1 AND TRUE AND a.y < 2",
+        ),
+        ("not exists (select b.k from b where (b.k = a.k))", JoinWord.ANTI, "(b.k = a.k)", "TRUE"),
+    ],
+)
+def test_exists_is_a_semi_or_anti_join(where: str, word: JoinWord, on: str, left: str) -> None:
+    query = joined(f"SELECT a.k FROM a WHERE {where}")
+    assert [(each.alias, each.word) for each in query.sources] == [("a", JoinWord.INNER), ("b", word)]
+    condition = query.sources[1].on
+    assert condition is not None
+    assert condition.text == on
+    assert query.where is not None
+    assert " ".join(query.where.text.split()) == left
+
+
 def test_the_input_that_may_lack_partners_is_the_last_of_the_plan() -> None:
     query = joined("SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)")
     assert "".join(source.alias for source in query.numbered) == "acb"
@@ -150,6 +178,12 @@ def test_scripts_know_the_inputs_of_joins() -> None:
             "SELECT * FROM a FULL JOIN b ON a.k = b.k JOIN c ON a.k = c.k",
             "JOIN",
             "Another join after a FULL JOIN is not supported yet",
+        ),
+        ("SELECT k FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.k = a.k)", "(", "write SELECT 1"),
+        (
+            "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k) AND EXISTS (SELECT 1 FROM c WHERE c.k = a.k)",
+            "SELECT",
+            "A subquery is not supported yet",
         ),
         ("SELECT * FROM a FULL JOIN b USING (k)", "USING", "write ON, and coalesce(a.column, b.column)"),
         ("SELECT count(*) AS n FROM a JOIN b USING (k)", "count(*) AS n", "a window view over it"),
