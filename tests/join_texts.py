@@ -158,6 +158,8 @@ QUERIES = [
     "w.x > 0 AND f.said = w.k AND w.k = w.x",
     f"SELECT f.k, w.k AS wk, w.x FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE w.x IS NULL OR f.x > 0",
     f"SELECT f.k, w.k AS wk FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE f.x > 0",
+    "SELECT k, dest FROM flights f WHERE f.x > 0 AND NOT EXISTS (SELECT 1 FROM airports a WHERE a.k = f.k AND a.x > 2)",
+    f"SELECT f.k, f.x FROM flights f JOIN airports a ON f.dest = a.code WHERE EXISTS (SELECT w.k FROM weather w WHERE w.k = f.k AND {_BOUND})",
     # bounds after ON say nothing of the streams before
     f"SELECT f.dep, w.seen, b.at FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN bookings b ON f.k = b.k "
     "AND b.at BETWEEN f.dep AND f.dep + INTERVAL 5 MINUTES AND b.at BETWEEN w.seen AND w.seen + INTERVAL 5 MINUTES",
