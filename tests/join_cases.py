@@ -30,6 +30,7 @@ from penstock.plan.joins import (
     JoinPlan,
     Method,
     Operator,
+    OptionalJoin,
     ProbeOrder,
     ProbeStep,
     TimeBound,
@@ -104,24 +105,24 @@ ENTRIES = 6
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, optional: str = "") -> Case:
+def cases(draw: st.DrawFn, *, optional: str = "", kind: OptionalJoin = OptionalJoin.LEFT) -> Case:
     """Random joins; outer ones have an optional input behind others, which is a "stream" or a static "table"."""
-    count = draw(st.integers(2, 4))
+    count = 2 if kind is OptionalJoin.FULL else draw(st.integers(2, 4))
     others = count - 1 - bool(optional)
     static = [False, *(draw(st.sampled_from([False, False, False, True])) for _ in range(others))]
     static = [*draw(st.permutations(static)), *([optional == "table"] if optional else [])]
-    kinds = draw(st.lists(st.sampled_from(list(KEYS)), max_size=2))
+    types = draw(st.lists(st.sampled_from(list(KEYS)), max_size=2))
     value_kind = draw(st.sampled_from([pa.float64(), pa.int32(), pa.string(), pa.decimal128(12, 2)]))
     keys = []
-    for place, kind in enumerate(kinds):
+    for place, key_type in enumerate(types):
         members = draw(st.sets(st.integers(0, count - 1), min_size=2))
         columns = tuple(name(each, f"k{place}") if each in members else None for each in range(count))
-        keys.append(JoinKey(columns, kind))
+        keys.append(JoinKey(columns, key_type))
     every = tuple(
         JoinInput(
             f"i{number}", f"r{number}", static[number], None,
             (
-                *(JoinColumn(name(number, f"k{place}"), "", kind) for place, kind in enumerate(kinds)),
+                *(JoinColumn(name(number, f"k{place}"), "", each) for place, each in enumerate(types)),
                 JoinColumn(name(number, "t"), "", TIME),
                 JoinColumn(name(number, "v"), "", value_kind),
                 JoinColumn(name(number, "n"), "", pa.int64()),
@@ -142,7 +143,7 @@ def cases(draw: st.DrawFn, *, optional: str = "") -> Case:
         operator = draw(st.sampled_from(list(Operator)))
         comparisons.append(Comparison(name(left, "v"), operator, name(right, "v")))
     last = (count - 1,) if optional else ()
-    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), (), last)
+    plan = JoinPlan("j", every, tuple(keys), tuple(bounds), tuple(comparisons), (), (), last, kind=kind)
     grid = Grid(
         tuple(
             Dimension(f"k{place}", (str(key.type),), draw(st.integers(1, 3)))
@@ -150,7 +151,7 @@ def cases(draw: st.DrawFn, *, optional: str = "") -> Case:
         )
     )
     random = Random(draw(st.integers(0, 1 << 32)))
-    few = [random.sample(KEYS[kind], min(len(KEYS[kind]), random.randint(1, 4))) for kind in kinds]
+    few = [random.sample(KEYS[each], min(len(KEYS[each]), random.randint(1, 4))) for each in types]
     tuples = tuple(
         tuple(
             tuple_of(random, static[number], few, KEYS[value_kind])
@@ -339,7 +340,7 @@ def joined(case: Case) -> Counter[str]:
 
 
 def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
-    """After each cut the rows of the LEFT OUTER JOIN, those whose names were withdrawn left out."""
+    """After each cut the rows of the outer join, those whose names were withdrawn left out."""
     columns = [column.name for each in case.plan.inputs for column in each.columns]
     told: list[tuple[Any, ...]] = []
     gone: set[bytes] = set()
@@ -347,24 +348,34 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
     for (order, inputs), until in zip(cuts_of(case), limits, strict=True):
         for cell, stripe in tasks_of(case):
             due = Due(after, until) if case.plan.withdraws else None
-            join = CellLeftJoin(
-                case.plan,
-                order,
-                cell,
-                inputs,
-                columns,
-                due,
-                0,
-                stripe=stripe,
-                piece_rows=case.piece_rows,
-                text_bytes=8,
-            )
-            rows = [row for batch in sound(join.batches()) for row in rows_of(batch)]
-            lasts = [measures[-1] for measures in join.steps.values()]
-            if due is None:
-                rows = [(*row, INSERT, None) for row in rows]
-            counted = sum(each.pairs + each.alone for each in lasts)
-            assert counted == sum(row[-2] == INSERT for row in rows), "what the steps say they put out"
+            halves = [(case.plan, order, inputs, False)]
+            if case.plan.kind is OptionalJoin.FULL:
+                halves.append((case.plan.turned(), order.turned(), inputs[::-1], True))
+            rows = []
+            for plan, followed, own, turned in halves:
+                join = CellLeftJoin(
+                    plan,
+                    followed,
+                    cell,
+                    own,
+                    columns,
+                    due,
+                    0,
+                    turned=turned,
+                    stripe=stripe,
+                    piece_rows=case.piece_rows,
+                    text_bytes=8,
+                )
+                half = [row for batch in sound(join.batches()) for row in rows_of(batch)]
+                lasts = [measures[-1] for measures in join.steps.values()]
+                if not plan.withdraws:
+                    half = [(*row, INSERT, None) for row in half]
+                if plan.kind in (OptionalJoin.LEFT, OptionalJoin.FULL):
+                    counted = sum(each.pairs + each.alone for each in lasts)
+                    assert counted == sum(row[-2] == INSERT for row in half), (
+                        "what the steps say they put out"
+                    )
+                rows += half
             taken_back = Counter(repr(row[:-2]) for row in rows if row[-2] == DELETE)
             assert taken_back <= Counter(repr(row[:-2]) for row in told if row[-1] is not None), (
                 "what was told"
@@ -376,7 +387,7 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
 
 
 def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
-    """After each cut the rows among the tuples so far, and left ones that are due and have no partner, filled with NULL."""
+    """After each cut the rows among the tuples so far, and those that are due and have no partner, filled with NULL."""
     plan, right = case.plan, len(case.plan.inputs) - 1
     own = {column.name for column in plan.inputs[right].columns}
     before = replace(
@@ -402,8 +413,21 @@ def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[
             row = tuple(value for _, own in combination for value in own)
             partners = [known for each, known in there[right] if matches(plan, [*tuples, each])]
             time = tuples[plan.anchor].time
-            if partners or plan.looks_up or time is None or time <= limit:
-                found.update(repr((*row, *partner)) for partner in partners or [(None,) * len(own)])
+            is_due = plan.looks_up or time is None or time <= limit
+            nothing = (None,) * len(plan.inputs[right].columns)
+            if plan.kind is OptionalJoin.SEMI:
+                told = [nothing] if partners else []
+            elif plan.kind is OptionalJoin.ANTI:
+                told = [nothing] if is_due and not partners else []
+            else:
+                told = partners or ([nothing] if is_due else [])
+            found.update(repr((*row, *partner)) for partner in told)
+        if plan.kind is OptionalJoin.FULL:
+            nothing = (None,) * len(plan.inputs[0].columns)
+            for each, own in there[right]:
+                is_due = each.time is None or each.time <= limit
+                if is_due and not any(matches(plan, [one, each]) for one, _ in there[0]):
+                    found.update([repr((*nothing, *own))])
         yield found
 
 

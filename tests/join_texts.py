@@ -145,6 +145,21 @@ QUERIES = [
     "ON b.k = f.k AND b.x >= w.x AND w.k > 0 AND b.x > 0 AND b.at BETWEEN w.seen - INTERVAL 1 HOUR AND f.dep WHERE f.k < 3",
     "SELECT a.city, f.k, b.x AS bx, b.origin FROM airports a JOIN flights f ON f.dest = a.code AND f.k + a.k > 1 LEFT JOIN "
     "bookings b ON b.k = a.k AND f.x <> b.x AND b.at BETWEEN f.dep AND f.dep + INTERVAL 40 MINUTES WHERE b.x IS NULL OR b.x > 0",
+    f"SELECT f.k, f.x AS fx, w.x, w.seen FROM weather w RIGHT JOIN flights f ON f.k = w.k AND {_BOUND} AND f.x > 0 AND w.x < 5 WHERE f.k < 3",
+    f"SELECT f.k, a.city, w.x FROM flights f LEFT JOIN airports a ON f.dest = a.code JOIN weather w ON f.k = w.k AND {_BOUND} "
+    "AND coalesce(a.x, w.x) > 0",
+    f"SELECT f.k, w.x, a.city FROM airports a RIGHT OUTER JOIN flights f USING (k) JOIN weather w ON f.origin = w.origin AND {_BOUND}",
+    f"SELECT f.*, f.x > 1 AS high FROM flights f LEFT SEMI JOIN weather w ON f.k = w.k AND {_BOUND} AND f.dest < w.origin WHERE f.x < 7",
+    f"SELECT k, dest FROM flights f ANTI JOIN weather w ON f.said = w.k AND {_BOUND} AND f.x > 0",
+    "SELECT k, dest FROM flights f SEMI JOIN airports a USING (k) WHERE f.x > 0",
+    "SELECT f.origin, f.k, b.x FROM flights f ANTI JOIN airports a ON f.k = a.k AND a.x > 2 JOIN bookings b ON f.k = b.k AND b.at BETWEEN f.dep "
+    "AND f.dep + INTERVAL 5 MINUTES AND f.x + b.x > 1",
+    f"SELECT f.k, w.k AS wk, coalesce(f.x, w.x, 7) AS x FROM flights f FULL JOIN weather w ON f.k = w.k AND {_BOUND} AND f.x > 0 AND "
+    "w.x > 0 AND f.said = w.k AND w.k = w.x",
+    f"SELECT f.k, w.k AS wk, w.x FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE w.x IS NULL OR f.x > 0",
+    f"SELECT f.k, w.k AS wk FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE f.x > 0",
+    "SELECT k, dest FROM flights f WHERE f.x > 0 AND NOT EXISTS (SELECT 1 FROM airports a WHERE a.k = f.k AND a.x > 2)",
+    f"SELECT f.k, f.x FROM flights f JOIN airports a ON f.dest = a.code WHERE EXISTS (SELECT w.k FROM weather w WHERE w.k = f.k AND {_BOUND})",
     # bounds after ON say nothing of the streams before
     f"SELECT f.dep, w.seen, b.at FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN bookings b ON f.k = b.k "
     "AND b.at BETWEEN f.dep AND f.dep + INTERVAL 5 MINUTES AND b.at BETWEEN w.seen AND w.seen + INTERVAL 5 MINUTES",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.plan.joins import JoinPlan, Operator
+from penstock.plan.joins import JoinPlan, Operator, OptionalJoin
 
 Row = dict[str, Any]
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,6 +52,14 @@ def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
             for row in before
             if tuple(row[place] for place in places) not in partners
         ]
+        if plan.kind is OptionalJoin.ANTI:
+            matched = []
+        elif plan.kind is OptionalJoin.SEMI:
+            matched = [row for row in before if tuple(row[place] for place in places) in partners]
+            filled = []
+        elif plan.kind is OptionalJoin.FULL:
+            met = {row["_row1"] for row in matched}
+            filled += [{**each, "_row1": place} for place, each in enumerate(tuples[1]) if place not in met]
         found = _frame(spark, plan, [*matched, *filled], plan.filters)
     outputs = [
         f"{output.text if output.column is None else f'`{output.column}`'}\n AS `{output.name}`"

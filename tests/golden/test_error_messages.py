@@ -28,7 +28,7 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT DISTINCT origin, count(*) FROM flights",
     "CREATE VIEW v AS SELECT /*+ DEADLINE('3 parsecs') */ * FROM flights",
     "CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds'), LOSS(1, 4) */ * FROM flights",
-    "CREATE VIEW v AS SELECT * FROM flights RIGHT JOIN flights b ON distance = 1",
+    "CREATE VIEW v AS SELECT * FROM flights LEFT JOIN flights b USING (origin) RIGHT JOIN flights c USING (origin)",
     "CREATE VIEW v AS SELECT * FROM flights WHERE origin = 'JFK",
     "CREATE TABLE alerts OPTIONS (topic 'x')",
     "DELETE FROM flights",

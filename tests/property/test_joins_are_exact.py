@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from forms import examples
 from join_cases import Case, cases, expected, expected_left_joined, joined, left_joined
+from penstock.plan.joins import OptionalJoin
 
 LARGE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 LIMITS = st.lists(st.integers(-15, 15) | st.just(2**63 - 1), min_size=4, max_size=4).map(sorted)
@@ -25,6 +26,18 @@ def test_after_each_cut_the_rows_are_those_of_the_left_join_so_far(case: Case, l
 
 
 @settings(deadline=None, max_examples=examples(120), suppress_health_check=LARGE)
-@given(case=cases(optional="table"))
-def test_rows_that_find_nothing_in_an_optional_table_are_there_too(case: Case) -> None:
+@given(data=st.data(), limits=LIMITS, kind=st.sampled_from(list(OptionalJoin)[1:]))
+def test_after_each_cut_the_rows_are_those_of_other_outer_joins_so_far(
+    data: st.DataObject, limits: list[int], kind: OptionalJoin
+) -> None:
+    case = data.draw(cases(optional="stream", kind=kind))
+    assert list(left_joined(case, limits)) == list(expected_left_joined(case, limits))
+
+
+@settings(deadline=None, max_examples=examples(120), suppress_health_check=LARGE)
+@given(data=st.data(), kind=st.sampled_from([OptionalJoin.LEFT, OptionalJoin.SEMI, OptionalJoin.ANTI]))
+def test_rows_of_joins_with_an_optional_table_are_those_over_all_tuples(
+    data: st.DataObject, kind: OptionalJoin
+) -> None:
+    case = data.draw(cases(optional="table", kind=kind))
     assert list(left_joined(case, [0] * 4)) == list(expected_left_joined(case, [0] * 4))

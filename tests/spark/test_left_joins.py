@@ -1,4 +1,4 @@
-"""LEFT JOIN: what the engine publishes, withdrawals applied, equals what Spark says of the same tuples, as multisets."""
+"""LEFT JOIN and its kin: what the engine publishes, withdrawals applied, equals what Spark says of the same tuples, as multisets."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from forms import ALL
 from joined_inputs import Inputs, answered, multiset, random_order, wait
+from outer_joins import OUTPUTS, RAISING, SHAPES, TRIED, WORDS, random_outer_join
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
@@ -27,8 +28,7 @@ from penstock.spark.storage.layout import Layout
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 TIME = pa.timestamp("us", "UTC")
-SEEDS, VIEWS = (20, 15) if ALL else (1, 6)
-OUTPUTS = "l.k, l.n, l.x, l.ts, r.k AS rk, r.n AS rn, r.x AS rx"
+SEEDS, VIEWS, KINDS = (20, 15, 4) if ALL else (1, 6, 2)
 #: some partners come with a later run
 PLAIN = f"SELECT {OUTPUTS} FROM flights l LEFT JOIN weather r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS"
 #: its left rows are pairs
@@ -36,34 +36,6 @@ CHAIN = (
     f"SELECT {OUTPUTS}, m.n AS mn FROM flights l JOIN delays m ON l.n = m.n AND m.ts BETWEEN l.ts AND l.ts + INTERVAL 4 SECONDS "
     "LEFT JOIN weather r ON l.k = r.k AND m.x <= r.x AND r.ts BETWEEN m.ts AND m.ts + INTERVAL 9 SECONDS"
 )
-#: pairs of columns that Spark compares, of one type and of several
-EQUALITIES = (
-    *("{0}.k = {1}.k", "{0}.name = {1}.name", "{0}.x = {1}.x", "{0}.n = {1}.k", "{0}.day = {1}.day"),
-    "6 / {0}.n = {1}.k",
-)
-COMPARISONS = ("{0}.x < {1}.x", "{0}.n <> {1}.n", "{0}.name <= {1}.name", "{0}.k > {1}.n")
-#: on the input between the first and the last one
-FURTHER = ("m.n = r.n", "m.x >= r.x", "m.n > 1")
-#: by name what is joined with `flights`, and what is optional behind them
-SHAPES = {
-    "a stream": ("", "weather"),
-    "a stream behind another": ("delays", "weather"),
-    "a stream behind a table": ("airports", "weather"),
-    "a table": ("", "airports"),
-    "a table behind a stream": ("delays", "airports"),
-}
-#: on one input
-RESTRICTIONS = (
-    "{0}.n > 1",
-    "{0}.name IS NOT NULL",
-    "{0}.x <= 2.0 OR {0}.k = 3",
-    "length({0}.name) > 3",
-    "6 / {0}.n < 3",
-)
-#: what raises here, as Spark is asked: it ends no query, and no pair matches
-RAISING, TRIED = re.compile(r"6 / (\w\.n)"), r"try_divide(6, \1)"
-#: on the right input, of rows that may lack it
-FILTERS = ("r.k IS NULL", "coalesce(r.n, 7) > 2", "r.x IS NULL OR r.x > l.x", "r.name <=> l.name")
 
 
 @pytest.fixture
@@ -77,38 +49,6 @@ def switching(monkeypatch: pytest.MonkeyPatch) -> None:
         return orders(lane, until)
 
     monkeypatch.setattr(JoinLane, "orders", switched)
-
-
-def random_left_join(rng: np.random.Generator, shape: str) -> str:
-    """A join of one of `SHAPES`."""
-    table = SHAPES[shape][1]
-    conditions = rng.choice(EQUALITIES, int(rng.integers(0, 3)), replace=False).tolist()
-    if table == "weather":
-        low, high = sorted(rng.integers(-9, 10, 2).tolist())
-        conditions.append(
-            f"{{1}}.ts BETWEEN {{0}}.ts + INTERVAL '{low}' SECOND AND {{0}}.ts + INTERVAL '{high}' SECOND"
-        )
-    elif not conditions:
-        conditions.append(EQUALITIES[0])
-    if rng.random() < 0.3:
-        conditions.append(str(rng.choice(COMPARISONS)))
-    for alias in "lr":
-        if rng.random() < 0.3:
-            conditions.append(f"({rng.choice(RESTRICTIONS).format(alias)})")
-    on = " AND ".join(conditions).format("l", "r")
-    where = [rng.choice(RESTRICTIONS).format("l")] if rng.random() < 0.3 else []
-    where += [rng.choice(FILTERS)] if rng.random() < 0.3 else []
-    outputs = OUTPUTS + (", coalesce(r.name, 'none') AS rname" if rng.random() < 0.3 else "")
-    before = "flights l"
-    if other := SHAPES[shape][0]:
-        equal = rng.choice(EQUALITIES).format("l", "m")
-        bound = " AND m.ts BETWEEN l.ts AND l.ts + INTERVAL 3 SECONDS" if other == "delays" else ""
-        before += f" JOIN {other} m ON {equal}{bound}"
-        outputs += ", m.n AS mn"
-        on += f" AND {rng.choice(FURTHER)}" if rng.random() < 0.7 else ""
-        where += ["m.n + l.n > 2"] if rng.random() < 0.3 else []
-    text = f"SELECT {outputs} FROM {before} LEFT JOIN {table} r ON {on}"
-    return text + (f" WHERE {' AND '.join(f'({each})' for each in where)}" if where else "")
 
 
 def standing(changes: DataFrame) -> Counter[str]:
@@ -132,7 +72,11 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
     rng = np.random.default_rng(seed)
     inputs = Inputs(tmp_path / "in", rng)
     shapes = [list(SHAPES)[number % len(SHAPES)] for number in range(VIEWS)]
-    views = {f"view_{number}": random_left_join(rng, shape) for number, shape in enumerate(shapes)}
+    views = {f"view_{number}": random_outer_join(rng, shape) for number, shape in enumerate(shapes)}
+    for word, among in WORDS.items():
+        for shape in rng.choice(among, KINDS).tolist():
+            views[f"view_{len(views)}"] = random_outer_join(rng, shape, word)
+            shapes.append(shape)
     views |= {"view_0": f"{PLAIN} AND 6 / l.n < 4", "view_1": CHAIN, "view_5": f"{PLAIN} AND 6 / l.n = r.k"}
     script = inputs.script()
     runs = []
@@ -141,14 +85,12 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
         run = answered(Engine(spark).execute(script).add_views(views), tmp_path / "out")
         for (name, text), shape in zip(views.items(), shapes, strict=True):
             inputs.register(spark)
-            if shape == "a stream":
+            for whole in ("flights", "weather") if shape == "a stream" else ():
                 # their event times say nothing of them where these are NULL: they match nothing
-                spark.createDataFrame(pa.concat_tables(inputs.tuples["flights"])).createOrReplaceTempView(
-                    "flights"
-                )
+                spark.createDataFrame(pa.concat_tables(inputs.tuples[whole])).createOrReplaceTempView(whole)
             expected = multiset(spark.sql(RAISING.sub(TRIED, text)))
             assert multiset(run.results(name)) == expected, text
-            if "LEFT JOIN weather" in text:
+            if re.search("(LEFT|ANTI|FULL) JOIN weather|weather r RIGHT JOIN", text):
                 assert standing(run.changes(name)) == expected, text
             plain = plain_rows(Layout.of(run.output, None), name, 0)
             assert plain is not None

@@ -306,7 +306,7 @@ def test_an_order_that_does_not_fit_is_refused(
     ids=["inner", "left to Spark", "no order of the anchor"],
 )
 def test_a_left_join_whose_matches_kernels_do_not_judge_is_refused(plan: JoinPlan, order: JoinOrder) -> None:
-    with pytest.raises(ValueError, match="j is no LEFT OUTER JOIN whose matches kernels judge"):
+    with pytest.raises(ValueError, match="j is not an outer join whose matches kernels judge"):
         CellLeftJoin(plan, order, 0, [runs([RUN]), runs([OTHER])], ["a_k"], Due(-1, 0), 0)
 
 

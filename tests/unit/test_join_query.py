@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.query import JoinQuery, JoinWord
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
 from penstock.sql.script.statements import sources_of
@@ -43,10 +43,61 @@ def test_inputs_and_conditions_keep_their_places() -> None:
     ]
 
 
-@pytest.mark.parametrize("words", ["LEFT JOIN", "LEFT OUTER JOIN"])
-def test_the_second_of_two_inputs_may_be_optional(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "word", "numbered"),
+    [
+        ("INNER JOIN", JoinWord.INNER, "ab"),
+        ("LEFT JOIN", JoinWord.LEFT, "ab"),
+        ("LEFT OUTER JOIN", JoinWord.LEFT, "ab"),
+        ("RIGHT JOIN", JoinWord.RIGHT, "ba"),
+        ("right outer join", JoinWord.RIGHT, "ba"),
+        ("FULL JOIN", JoinWord.FULL, "ab"),
+        ("FULL OUTER JOIN", JoinWord.FULL, "ab"),
+        ("SEMI JOIN", JoinWord.SEMI, "ab"),
+        ("LEFT SEMI JOIN", JoinWord.SEMI, "ab"),
+        ("ANTI JOIN", JoinWord.ANTI, "ab"),
+        ("LEFT ANTI JOIN", JoinWord.ANTI, "ab"),
+    ],
+)
+def test_two_inputs_may_be_joined_in_each_way(words: str, word: JoinWord, numbered: str) -> None:
     query = joined(f"SELECT * FROM a {words} b ON a.x = b.x")
-    assert [source.is_optional for source in query.sources] == [False, True]
+    assert [source.word for source in query.sources] == [JoinWord.INNER, word]
+    assert "".join(source.alias for source in query.numbered) == numbered
+
+
+@pytest.mark.parametrize(
+    ("where", "word", "on", "left"),
+    [
+        (
+            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.x > 1)",
+            JoinWord.SEMI,
+            "b.k = a.k AND b.x > 1",
+            "TRUE",
+        ),
+        (
+            "a.x > 1 AND NOT EXISTS (SELECT * FROM b WHERE b.k = a.k) AND a.y < 2",
+            JoinWord.ANTI,
+            "b.k = a.k",
+            "a.x > 1 AND TRUE AND a.y < 2",
+        ),
+        ("not exists (select b.k from b where (b.k = a.k))", JoinWord.ANTI, "(b.k = a.k)", "TRUE"),
+    ],
+)
+def test_exists_is_a_semi_or_anti_join(where: str, word: JoinWord, on: str, left: str) -> None:
+    query = joined(f"SELECT a.k FROM a WHERE {where}")
+    assert [(each.alias, each.word) for each in query.sources] == [("a", JoinWord.INNER), ("b", word)]
+    condition = query.sources[1].on
+    assert condition is not None
+    assert condition.text == on
+    assert query.where is not None
+    assert " ".join(query.where.text.split()) == left
+
+
+def test_the_input_that_may_lack_partners_is_the_last_of_the_plan() -> None:
+    query = joined("SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)")
+    assert "".join(source.alias for source in query.numbered) == "acb"
+    query = joined("SELECT * FROM a RIGHT JOIN b USING (k) JOIN c USING (k)")
+    assert "".join(source.alias for source in query.numbered) == "bca"
 
 
 def test_selections_among_the_inputs_are_brought_down_to_tables() -> None:
@@ -89,12 +140,6 @@ def test_scripts_know_the_inputs_of_joins() -> None:
     ("query", "marked", "message"),
     [
         (
-            "SELECT * FROM a RIGHT JOIN b ON a.x = b.x",
-            "RIGHT",
-            "RIGHT JOIN is not supported yet; swap its inputs and write LEFT JOIN",
-        ),
-        ("SELECT * FROM a FULL OUTER JOIN b ON a.x = b.x", "FULL", "FULL OUTER JOIN is not supported yet"),
-        (
             "SELECT * FROM a NATURAL JOIN b",
             "NATURAL",
             "NATURAL JOIN is not supported yet; write JOIN ... USING (columns)",
@@ -103,12 +148,6 @@ def test_scripts_know_the_inputs_of_joins() -> None:
             "SELECT * FROM a CROSS JOIN b",
             "CROSS",
             "CROSS JOIN is not supported yet; write JOIN ... ON with a condition on columns of both inputs",
-        ),
-        ("SELECT * FROM a LEFT SEMI JOIN b ON a.x = b.x", "LEFT", "SEMI JOIN is not supported yet"),
-        (
-            "SELECT * FROM a ANTI JOIN b ON a.x = b.x",
-            "ANTI",
-            "ANTI JOIN is not supported yet; write LEFT JOIN, and a selection over it with IS NULL",
         ),
         ("SELECT * FROM a JOIN b", "b", "No condition joins b"),
         ("SELECT * FROM a, b WHERE a.x = b.x", ",", "write JOIN ... ON"),
@@ -120,7 +159,33 @@ def test_scripts_know_the_inputs_of_joins() -> None:
             "g",
             "more than 6 inputs",
         ),
-        ("SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)", "JOIN", "Another join after a LEFT JOIN"),
+        (
+            "SELECT * FROM a LEFT JOIN b USING (k) RIGHT JOIN c USING (k)",
+            "RIGHT JOIN",
+            "A RIGHT JOIN and a LEFT JOIN in one view is not supported yet",
+        ),
+        (
+            "SELECT * FROM a JOIN b USING (k) FULL OUTER JOIN c ON a.k = c.k",
+            "FULL OUTER JOIN",
+            "A FULL JOIN of more than two inputs is not supported yet",
+        ),
+        (
+            "SELECT * FROM a JOIN b USING (k) RIGHT JOIN c ON a.k = c.k",
+            "RIGHT JOIN",
+            "A RIGHT JOIN of more than two inputs is not supported yet",
+        ),
+        (
+            "SELECT * FROM a FULL JOIN b ON a.k = b.k JOIN c ON a.k = c.k",
+            "JOIN",
+            "Another join after a FULL JOIN is not supported yet",
+        ),
+        ("SELECT k FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.k = a.k)", "(", "write SELECT 1"),
+        (
+            "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k) AND EXISTS (SELECT 1 FROM c WHERE c.k = a.k)",
+            "SELECT",
+            "A subquery is not supported yet",
+        ),
+        ("SELECT * FROM a FULL JOIN b USING (k)", "USING", "write ON, and coalesce(a.column, b.column)"),
         ("SELECT count(*) AS n FROM a JOIN b USING (k)", "count(*) AS n", "a window view over it"),
         ("SELECT k FROM a JOIN b USING (k) GROUP BY k", "GROUP BY", "a window view over it"),
         ("SELECT window(t, '1 hour') FROM a JOIN b USING (k)", "window(t, '1 hour')", "a window view over"),

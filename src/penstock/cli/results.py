@@ -38,7 +38,7 @@ def results(
         bool,
         typer.Option(
             "--changes",
-            help="All revisions of the rows of a window view; of a LEFT JOIN also withdrawn rows.",
+            help="All revisions of the rows of a window view; of a LEFT, RIGHT, FULL or ANTI JOIN also withdrawn rows.",
         ),
     ] = False,
     misses: Annotated[

@@ -23,7 +23,7 @@ def lacking_formula(plan: JoinPlan) -> str | None:
     """What of a join the paper has no formula for; None where it has all."""
     if any(each.is_static for each in plan.inputs):
         return "a static table"
-    return "LEFT JOIN" if plan.optional else None
+    return str(plan.kind) if plan.optional else None
 
 
 def paper_order(model: JoinModel) -> JoinOrder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -136,6 +136,19 @@ class JoinOutput:
     column: str | None
 
 
+class OptionalJoin(StrEnum):
+    """What a join tells of its optional input."""
+
+    #: left rows with each partner, those without one filled with NULL
+    LEFT = "LEFT JOIN"
+    #: likewise, and the tuples of the optional input without a left row
+    FULL = "FULL JOIN"
+    #: left rows that have a partner, once
+    SEMI = "SEMI JOIN"
+    #: left rows that have none
+    ANTI = "ANTI JOIN"
+
+
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
     """A join view.
@@ -150,10 +163,11 @@ class JoinPlan:
         comparisons: other conditions that kernels judge.
         residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
         outputs: the view's columns.
-        optional: the number of the last input where a LEFT OUTER JOIN fills it with NULL if none of its tuples matches.
+        optional: the number of the last input where rows of the others do not need a partner in it, or appear once for all partners.
         filters: Spark SQL as in `residual`, to be true of a row once the optional input is filled with NULL. What comes before
             says of that input only which of its tuples match.
         predicates: conditions that users' functions judge, after all others.
+        kind: how the optional input is joined; ignored without one.
     """
 
     name: str
@@ -166,16 +180,22 @@ class JoinPlan:
     optional: tuple[int, ...] = ()
     filters: tuple[str, ...] = ()
     predicates: tuple[UserPredicate, ...] = ()
+    kind: OptionalJoin = OptionalJoin.LEFT
+
+    @property
+    def has_optional_stream(self) -> bool:
+        """Whether the optional input is a stream: partners may come later than a left row."""
+        return any(not self.inputs[number].is_static for number in self.optional)
 
     @property
     def withdraws(self) -> bool:
         """Whether rows may be withdrawn: those without a partner, where one may come later."""
-        return any(not self.inputs[number].is_static for number in self.optional)
+        return self.has_optional_stream and self.kind is not OptionalJoin.SEMI
 
     @property
     def looks_up(self) -> bool:
         """Whether the last input is an optional static table: rows without a partner stay."""
-        return bool(self.optional) and not self.withdraws
+        return bool(self.optional) and not self.has_optional_stream
 
     @property
     def anchor(self) -> int:
@@ -189,6 +209,19 @@ class JoinPlan:
         if found is None:
             raise ValueError(f"join {self.name}: no stream before the last input")
         return found
+
+    def turned(self) -> JoinPlan:
+        """The other half of a FULL OUTER JOIN: tuples of its second input without a partner in the first.
+
+        Raises:
+            ValueError: it has not two inputs.
+        """
+        first, second = self.inputs
+        bounds = (TimeBound(0, 1, -each.upper, -each.lower) for each in self.bounds)
+        keys = (JoinKey(each.columns[::-1], each.type) for each in self.keys)
+        return replace(
+            self, inputs=(second, first), keys=tuple(keys), bounds=tuple(bounds), kind=OptionalJoin.ANTI
+        )
 
     def ahead_of(self, number: int) -> int:
         """How much later than the event time of an input those of others in a row may be, microseconds, at least 0."""
@@ -245,3 +278,12 @@ class JoinOrder:
     """
 
     orders: tuple[ProbeOrder, ...]
+
+    def turned(self) -> JoinOrder:
+        """The order for a plan of two inputs that is turned round."""
+        return JoinOrder(
+            tuple(
+                ProbeOrder(1 - each.first, tuple(replace(step, input=1 - step.input) for step in each.steps))
+                for each in self.orders
+            )
+        )

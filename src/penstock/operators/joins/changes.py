@@ -40,10 +40,11 @@ class RowNames:
     Args:
         plan: the join of streams with an optional one.
         lane: number of the lane.
+        turned: whether the plan is that of a FULL OUTER JOIN turned round, whose rows are others than those of the plan.
     """
 
-    def __init__(self, plan: JoinPlan, lane: int) -> None:
-        self._lane = lane
+    def __init__(self, plan: JoinPlan, lane: int, turned: bool = False) -> None:
+        self._lane = -1 - lane if turned else lane
         #: of the inputs before the optional one, on which it depends what a row meets: the anchor's event time first
         self.columns = _matched_by(plan)
 

@@ -1,10 +1,13 @@
-"""A cut of a LEFT OUTER JOIN in one cell: what the inputs before the last one make together, with its partners or without.
+"""A cut of an outer join in one cell: what the inputs before the last one make together, with its partners or without.
 
 A left row is a tuple of each input before the last, joined as in `CellJoin`. It is *due* once the event time of its anchor, the first
 stream among them, is no later than a limit that moves on from cut to cut: who runs the join takes right tuples in time for it
 to have come. A left row without a partner is told with the cut in which it is there and due, and withdrawn by the one with which
 its first partner comes. All of that is a function of the cut's tuples and limits alone: told before are those rows of old
 tuples that were due and met no old tuple of the last input. Where this is a static table, all rows are due at once.
+
+A LEFT ANTI JOIN tells rows without a partner alone. A LEFT SEMI JOIN tells a left row with the cut in which its first partner is
+there, and never takes it back. A FULL OUTER JOIN is a LEFT one and, turned round, an ANTI one.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from penstock.kernels.gather import SLOT_SHIFT, Ids
 from penstock.operators.joins.cell import joined_rows, old_rows
 from penstock.operators.joins.changes import DELETE, INSERT, Due, RowNames, marked
 from penstock.operators.joins.checks import check
-from penstock.operators.joins.conditions import kept, reach_of
+from penstock.operators.joins.conditions import bounds_of, kept, reach_of
 from penstock.operators.joins.decode import TEXT_BYTES, decoded, owned
 from penstock.operators.joins.measures import DecodeMeasure, StepMeasure
 from penstock.operators.joins.steps import PIECE_ROWS, Ints, Rows, Step
@@ -32,15 +35,15 @@ from penstock.operators.joins.tuples import (
     Stripe,
     span_of,
 )
-from penstock.plan.joins import JoinOrder, JoinPlan, Method, ProbeOrder, ProbeStep
-from penstock.plan.times import AFTER_ALL
+from penstock.plan.joins import JoinOrder, JoinPlan, Method, OptionalJoin, ProbeOrder, ProbeStep
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 
 #: carried along with joined rows: which row of a piece they are of
 _PLACE = -1
 
 
 class CellLeftJoin:
-    """The rows of a cut in one cell.
+    """The rows of a cut in one cell; of a FULL OUTER JOIN all but those of the last input alone.
 
     Beside what `CellJoin` holds it has a bit for each row of a piece, 8 bytes for each tuple of the anchor that becomes due and, an
     input, for each old left row that new tuples of the last input meet.
@@ -53,8 +56,11 @@ class CellLeftJoin:
             last input alone shares, so that no tuple is left out for lack of one. Tuples of the anchor that become due are found by
             search where there are runs by event time alone, otherwise by looking at all that are kept.
         columns: names of the inputs' columns that are told of each row, at least one.
-        due: which left rows are due; None with a static table.
+        due: which left rows are due; None with a static table, and of a SEMI JOIN.
         lane: number of the lane, which withdraws rows of its own only: a view declared again has another.
+        lacks_before: the last input may lack tuples with an event time before this, microseconds. Old left rows of a SEMI JOIN
+            that had partners there are not told again: those that reach there stay as they are.
+        turned: of a FULL OUTER JOIN's plan, whether `plan` is that turned round, which names its rows otherwise.
         stripe: of the new tuples, as for `CellJoin`; the first one tells what is told or withdrawn of old left rows.
         piece_rows: rows are dealt with in pieces of about so many.
         text_bytes: a batch of several rows has no more bytes of strings than this.
@@ -73,6 +79,8 @@ class CellLeftJoin:
         due: Due | None,
         lane: int,
         *,
+        lacks_before: int = BEFORE_ALL,
+        turned: bool = False,
         stripe: Stripe = WHOLE,
         piece_rows: int = PIECE_ROWS,
         text_bytes: int = TEXT_BYTES,
@@ -81,7 +89,7 @@ class CellLeftJoin:
         firsts = [each.first for each in order.orders]
         if plan.optional != (self._right,) or plan.residual or plan.anchor not in firsts:
             raise ValueError(
-                f"join {plan.name} is no LEFT OUTER JOIN whose matches kernels judge: optional inputs {plan.optional}, "
+                f"join {plan.name} is not an outer join whose matches kernels judge: optional inputs {plan.optional}, "
                 f"residual conditions {plan.residual}, orders for inputs {firsts}"
             )
         #: what the new tuples of each input meet
@@ -95,7 +103,12 @@ class CellLeftJoin:
         self._inputs, self._has_by_time = CellInputs(plan, cell, inputs), None in inputs[self._anchor]
         self._stripe, self._piece_rows, self._text_bytes = stripe, piece_rows, text_bytes
         self._columns = owned(plan, columns)
-        self._names = RowNames(plan, lane) if plan.withdraws else None
+        self._names = RowNames(plan, lane, turned) if plan.withdraws else None
+        self._is_paired = plan.kind in (OptionalJoin.LEFT, OptionalJoin.FULL)
+        self._is_semi = plan.kind is OptionalJoin.SEMI
+        #: the anchor's event time before which the last input may lack partners
+        bounds = bounds_of(plan, self._right, (plan.anchor,))
+        self._told_before = lacks_before - bounds[0].lower if bounds else BEFORE_ALL
         own = [name for name, number in self._columns if number != self._right]
         own += self._names.columns if self._names is not None else ()
         #: of rows without a partner
@@ -129,14 +142,19 @@ class CellLeftJoin:
         span = span_of(first.new)
         if span is not None:
             reach = reach_of(self._plan, order.first, self._right, span)
-            lookup = self._lookup(order, tuples, tuples[self._right].slots, reach, measures[-1])
+            lookup = self._lookup(
+                order, tuples, tuples[self._right].slots, reach, measures[-1], any_partner=not self._is_paired
+            )
             before = replace(order, steps=order.steps[:-1])
             for rows in self._joined(before, tuples, measures[:-1], self._stripe):
                 alone = np.ones(len(rows[order.first]), np.bool_)
                 for piece in lookup.partners(_placed(rows)):
                     alone[piece[_PLACE]] = False
-                    yield from self._paired(piece, tuples)
-                if self._plan.withdraws:
+                    if self._is_paired:
+                        yield from self._paired(piece, tuples)
+                if self._is_semi:
+                    alone = ~alone
+                elif self._plan.withdraws:
                     alone &= self._anchored(rows, tuples) <= self._due.until
                 yield from self._told(kept(rows, alone), tuples, INSERT, measures[-1])
         if self._stripe.number == 0:
@@ -149,7 +167,8 @@ class CellLeftJoin:
         left = [number for number in tuples if number != self._right]
         met: Rows = {number: np.zeros(0, np.int64) for number in left}
         for rows in self._joined(order, tuples, self.steps[order.first], self._stripe):
-            yield from self._paired(rows, tuples)
+            if self._is_paired:
+                yield from self._paired(rows, tuples)
             if self._stripe == WHOLE:
                 met = self._with_due(met, rows, tuples)
         oldest = [each.part.summary.oldest for each in tuples[self._anchor].old]
@@ -161,11 +180,15 @@ class CellLeftJoin:
         if len(met[self._anchor]):
             tuples[self._right] = self._inputs.opened(self._order_of[self._anchor])[self._right]
             times, pieces = self._anchored(met, tuples), _pieces(met, self._piece_rows)
-            yield from self._without(pieces, tuples, tuples[self._right].old, times, DELETE, self.alone)
+            op = INSERT if self._is_semi else DELETE
+            yield from self._without(pieces, tuples, tuples[self._right].old, times, op, self.alone)
 
     def _with_due(self, met: Rows, rows: Rows, tuples: Mapping[int, CellTuples]) -> Rows:
         """Left rows with those of some joined rows that were due with the cut before, each once."""
-        was_due = self._anchored(rows, tuples) <= self._due.after
+        times = self._anchored(rows, tuples)
+        was_due = times <= self._due.after
+        if self._is_semi:
+            was_due &= times >= self._told_before
         if not was_due.any():
             return met
         return distinct({number: np.append(own, rows[number][was_due]) for number, own in met.items()})

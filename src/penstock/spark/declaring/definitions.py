@@ -246,10 +246,11 @@ def define_join(
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
     plan, warnings = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
     if plan.optional and plan.residual:
-        source = flat.sources[plan.optional[0]]
+        source = flat.outer
+        assert source is not None, "it has an optional input"
         clause = source.on or source.clause
         message = (
-            "This condition of a LEFT JOIN is not supported yet, because only Spark can compute it. Allowed after ON: "
+            f"This condition of a {source.word} is not supported yet, because only Spark can compute it. Allowed after ON: "
             "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
             "fail, conditions on one input, and AND of these."
         )
@@ -303,7 +304,7 @@ def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | Jo
     plan, place = definition.plan, flat.time_clause
     if plan.withdraws:
         message = (
-            f"{definition.name} has a LEFT JOIN with a stream; a window view over one is not supported yet."
+            f"{definition.name} has a {plan.kind} with a stream; a window view over one is not supported yet."
         )
         raise flat.source_clause.error(UnsupportedError, message, 0, len(flat.source_clause.text))
     if flat.is_running:

@@ -10,13 +10,22 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.plan.joins import JoinInput, JoinPlan, UserPredicate
+from penstock.plan.joins import JoinInput, JoinPlan, OptionalJoin, UserPredicate
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.provenance.verdicts import holds
 from penstock.spark.recovery.messages import quoted
 from penstock.sql.conditions.outline import outline
 
 _VALUE = "_value"
+
+
+#: Spark's names of joins with an optional input
+_HOW = {
+    OptionalJoin.LEFT: "left",
+    OptionalJoin.FULL: "full",
+    OptionalJoin.SEMI: "left_semi",
+    OptionalJoin.ANTI: "left_anti",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def joined_rows(plan: JoinPlan, sides: Sequence[DataFrame]) -> DataFrame:
     for number, side in enumerate(sides[1:], 1):
         among |= {number}
         new = [each.column for each in conditions if number in each.inputs and each.inputs <= among]
-        rows = rows.join(side, _all(new), "left" if number in plan.optional else "inner")
+        rows = rows.join(side, _all(new), _HOW[plan.kind] if number in plan.optional else "inner")
     for text in plan.filters:
         rows = rows.where(tried(spark, text))
     for predicate in plan.predicates:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import JoinHost
-from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan
+from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan, OptionalJoin
 from penstock.plan.spark_types import spark_name
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.parsing import parse_condition
@@ -21,13 +21,20 @@ from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
-from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.query import EXISTENCE, JoinQuery, JoinWord
 from penstock.sql.joins.scope import Scope
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
 from penstock.sql.joins.user_predicates import UserPredicates
 from penstock.sql.text.lexing import enclosed, quote
 from penstock.sql.text.placed import PlacedText
+
+#: what a join tells of its optional input; a RIGHT JOIN is a LEFT one turned round
+_KINDS = {
+    JoinWord.FULL: OptionalJoin.FULL,
+    JoinWord.SEMI: OptionalJoin.SEMI,
+    JoinWord.ANTI: OptionalJoin.ANTI,
+}
 
 
 def bind_join(
@@ -73,15 +80,16 @@ def bind_join(
         raise
     kept = _kept(inputs, (*inner, *last, *where), outputs, host)
     _check_outputs(outputs, schema, kept)
-    every, matching, after = _parted(query, inner, last, where, kept)
+    word, every, matching, after = _parted(query, inner, last, where, kept)
     optional = None if after is None else len(inputs) - 1
+    is_full = word is JoinWord.FULL
     refuse_unjoined(inputs[:optional], every)
     refuse_unjoined(inputs, (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
     bounds = bound_streams(inputs, every, matching if is_bound else None, kept.host, host.time_zone)
     users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
-    conditions = JoinConditions(kept, optional, users)
+    conditions = JoinConditions(kept, optional, users, is_full)
     conditions.add([each for each in every if each not in bounds.exact])
     conditions.add([each for each in matching if each not in bounds.exact], is_outer=True)
     keys = conditions.keys()
@@ -89,13 +97,20 @@ def bind_join(
     if after is not None:
         residual, filters = conditions.matching, [*conditions.residual, *filters]
     columns = tuple(
-        _output(output, field, kept, optional) for output, field in zip(outputs, schema, strict=True)
+        _output(output, field, kept, {0, optional} if is_full else {optional})
+        for output, field in zip(outputs, schema, strict=True)
     )
     read = [*residual, *filters, *(each.text for each in columns)]
     plan = JoinPlan(
         name,
         tuple(
-            _input(number, time, kept, conditions, None if optional in (None, number) else read)
+            _input(
+                number,
+                time,
+                kept,
+                conditions,
+                read if optional is not None and (is_full or number != optional) else None,
+            )
             for number, time in enumerate(times)
         ),
         keys,
@@ -106,6 +121,7 @@ def bind_join(
         () if optional is None else (optional,),
         tuple(filters),
         tuple(users.predicates) if users is not None else (),
+        _KINDS.get(word, OptionalJoin.LEFT),
     )
     return plan, [*conditions.warnings, *_pattern_warnings(query)]
 
@@ -122,20 +138,35 @@ def _pattern_warnings(query: JoinQuery) -> Iterator[str]:
 def _conditions(
     query: JoinQuery, inputs: Sequence[Input]
 ) -> tuple[Scope, list[Conjunct], list[Conjunct], list[Conjunct]]:
-    """What the SELECT list sees, what ON and USING say of all inputs but the last, what they say of that, and what WHERE says."""
-    first = inputs[0]
+    """What the SELECT list sees, what ON and USING of inner joins say, what those of an outer one say, and what WHERE says.
+
+    An inner join behind an outer one says of its optional input what WHERE might say.
+    """
+    named = {each.source.alias: each for each in inputs}
+    first = named[query.sources[0].alias]
     scope = Scope([first.source.alias], [first.columns], first.columns)
     inner: list[Conjunct] = []
-    on: list[Conjunct] = []
-    for each in inputs[1:]:
-        inner, on = [*inner, *on], []
-        source = each.source
+    last: list[Conjunct] = []
+    for source in query.sources[1:]:
+        each = named[source.alias]
         right = Scope([source.alias], [each.columns], each.columns)
-        on += [equality(name, scope.expression(name), right.expression(name)) for name in source.using]
-        scope = scope.joined(source.alias, each.columns, source.using)
+        on = [equality(name, scope.expression(name), right.expression(name)) for name in source.using]
+        is_right = source.word is JoinWord.RIGHT
+        scope = scope.joined(source.alias, each.columns, source.using, keeps_right=is_right)
         if source.on is not None:
             on += conjuncts(source.on, scope)
-    return scope, inner, on, conjuncts(query.where, scope) if query.where is not None else []
+        if source.word in EXISTENCE:
+            scope = scope.before(each.columns)
+        if source.word is JoinWord.INNER:
+            inner += on
+        else:
+            last += on
+    where = conjuncts(query.where, scope) if query.where is not None else []
+    if query.outer is not None:
+        optional = len(inputs) - 1
+        where = [*(each for each in inner if optional in each.inputs), *where]
+        inner = [each for each in inner if optional not in each.inputs]
+    return scope, inner, last, where
 
 
 def _schema(
@@ -199,31 +230,52 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
 
 def _parted(
     query: JoinQuery, inner: list[Conjunct], last: list[Conjunct], where: list[Conjunct], kept: KeptColumns
-) -> tuple[list[Conjunct], list[Conjunct], list[Conjunct] | None]:
-    """The conditions on every row, those by which an optional last input matches, and those judged after the outer join.
+) -> tuple[JoinWord, list[Conjunct], list[Conjunct], list[Conjunct] | None]:
+    """How it is joined, the conditions on every row, those by which an optional input matches, those judged after the outer join.
 
     The last is None for an inner join, as which an outer join is read whose condition after WHERE is true of no row that
     it fills with NULL.
 
     Raises:
-        UnsupportedError: an outer join of static tables with a stream.
+        UnsupportedError: an outer join whose rows without a partner would be those of a static table.
     """
-    number = len(query.sources) - 1
-    if not query.sources[number].is_optional:
-        return [*inner, *last, *where], [], None
+    number = len(kept.inputs) - 1
+    outer = query.outer
+    if outer is None:
+        return JoinWord.INNER, [*inner, *last, *where], [], None
+    word = outer.word
+    if word is JoinWord.FULL and any(_rejects_null(each, 0, kept) for each in where):
+        word = JoinWord.LEFT
     after = [each for each in where if number in each.inputs]
-    if any(_rejects_null(each, number, kept) for each in after):
-        return [*inner, *last, *where], [], None
-    if not kept.inputs[number].relation.is_static and all(
-        each.relation.is_static for each in kept.inputs[:number]
-    ):
-        refused = query.sources[0]
+    # a condition of a FULL JOIN that no row of the first input alone satisfies is judged afterwards
+    if word is not JoinWord.FULL and any(_rejects_null(each, number, kept) for each in after):
+        return JoinWord.INNER, [*inner, *last, *where], [], None
+    _refuse_static(word, kept)
+    if word is JoinWord.FULL:
+        return word, [], last, where
+    return word, [*inner, *(each for each in where if number not in each.inputs)], last, after
+
+
+def _refuse_static(word: JoinWord, kept: KeptColumns) -> None:
+    """Makes sure that rows without a partner are those of a stream, or find none in a static table."""
+    preserved, optional = kept.inputs[:-1], kept.inputs[-1]
+    static = next((each for each in kept.inputs if each.relation.is_static), None)
+    if word is JoinWord.FULL and static is not None:
+        alias, clause = static.source.alias, static.source.clause
         message = (
-            f"LEFT JOIN cannot start with static table {refused.alias}, because a stream never ends. Put a stream before the "
-            "LEFT JOIN."
+            f"FULL JOIN with static table {alias} is not supported: a row of {alias} would wait for its partner until the stream "
+            "ends. Write LEFT JOIN or RIGHT JOIN, so that rows of the stream alone may have no partner."
         )
-        raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
-    return [*inner, *(each for each in where if number not in each.inputs)], last, after
+        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    if optional.relation.is_static or not all(each.relation.is_static for each in preserved):
+        return
+    refused = preserved[0].source
+    place, side = ("end with", "behind") if word is JoinWord.RIGHT else ("start with", "before")
+    message = (
+        f"{word} cannot {place} static table {refused.alias}, because a stream never ends. Put a stream {side} the "
+        f"{word}."
+    )
+    raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
 
 
 def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
@@ -273,15 +325,22 @@ def _input(
     )
 
 
-def _output(output: Output, field: pa.Field, kept: KeptColumns, optional: int | None) -> JoinOutput:
-    """A column of the view; computed per tuple where that is the same as per joined row."""
+def _output(output: Output, field: pa.Field, kept: KeptColumns, filled: Collection[int | None]) -> JoinOutput:
+    """A column of the view; computed per tuple where that is the same as per joined row.
+
+    Args:
+        output: the item.
+        field: its name and type.
+        kept: what is kept of the inputs.
+        filled: those that may be filled with NULL.
+    """
     expression = output.expression
     column: str | None = None
     if expression.column is not None:
         column = kept.column(expression.column)
     elif (
         len(expression.inputs) == 1
-        and expression.inputs != {optional}
+        and expression.inputs.isdisjoint(filled)
         and not kept.host.may_raise([expression.text(row_text)])[0]
     ):
         column = kept.computed(expression)

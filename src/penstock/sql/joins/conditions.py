@@ -49,6 +49,7 @@ class JoinConditions:
         optional: the last input where it is that of an outer join; None in an inner join.
         pushed: by input conditions over its relation.
         users: takes what users' functions judge; None: those are left to Spark.
+        is_full: whether it is a FULL JOIN, whose optional input is restricted by nothing either.
         comparisons: see `JoinPlan`.
         residual: conditions on every row that only Spark judges.
         matching: likewise those that say what the optional input is joined by.
@@ -58,6 +59,7 @@ class JoinConditions:
     kept: KeptColumns
     optional: int | None
     users: UserPredicates | None = None
+    is_full: bool = False
     pushed: dict[int, list[str]] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
@@ -149,12 +151,13 @@ class JoinConditions:
         return JoinKey(tuple(names.get(number) for number in range(len(self.kept.inputs))), kind)
 
     def _met(self, number: int, conditions: Sequence[str]) -> JoinKey:
-        """The key of the tuples of an input that meet what the optional one demands of them."""
+        """The key of the tuples of an input that meet what is demanded of them to have a partner."""
         assert self.optional is not None, "it is an outer join"
         names: list[str | None] = [None] * len(self.kept.inputs)
         met = " AND ".join(map(enclosed, conditions))
         names[number] = self.kept.added(number, f"CASE WHEN {met} THEN TRUE END", pa.bool_())
-        names[self.optional] = self.kept.added(self.optional, "TRUE", pa.bool_())
+        other = self.optional if number != self.optional else 0
+        names[other] = self.kept.added(other, "TRUE", pa.bool_())
         return JoinKey(tuple(names), pa.bool_())
 
     def _common_types(self, conjuncts: Sequence[Conjunct]) -> dict[int, CommonType]:
@@ -200,6 +203,9 @@ class JoinConditions:
             self._restrict(number, conjunct.text(own_text))
 
     def _restrict(self, number: int, text: str) -> None:
+        if self.is_full:
+            self._demanded.setdefault(number, []).append(text)
+            return
         self.pushed.setdefault(number, []).append(text)
 
 

@@ -58,7 +58,7 @@ def read_inputs(query: JoinQuery, relations: Mapping[str, Relation], host: JoinH
     """The inputs of a join.
 
     Args:
-        query: the join; views among its inputs are flattened.
+        query: the join; views among its inputs are flattened. Inputs are numbered as in its plan.
         relations: streams and static tables, by name in upper case.
         host: Spark's analysis.
 
@@ -66,7 +66,7 @@ def read_inputs(query: JoinQuery, relations: Mapping[str, Relation], host: JoinH
         UnknownNameError: an input that is none of these.
         UnsupportedError: a stream without an event time, or no stream at all.
     """
-    inputs = tuple(_input(number, source, relations, host) for number, source in enumerate(query.sources))
+    inputs = tuple(_input(number, source, relations, host) for number, source in enumerate(query.numbered))
     if all(each.relation.is_static for each in inputs):
         clause = query.sources[0].clause
         message = "A join view needs at least one stream; all of its inputs are static tables."

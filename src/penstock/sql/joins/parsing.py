@@ -9,14 +9,16 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource
+from penstock.sql.joins.existence import ExistenceTest, existence_test
+from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
 from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, Splitter, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
-    "Each join is JOIN or INNER JOIN, the last one may be LEFT JOIN. USING (columns) may replace ON. "
+    "One of the joins may be LEFT, LEFT SEMI or LEFT ANTI JOIN; the first may be RIGHT JOIN, and an only one FULL JOIN. "
+    "USING (columns) may replace ON. "
     f"At most {MOST_INPUTS} inputs."
 )
 
@@ -34,12 +36,23 @@ _JOINS = {
 }
 #: what joins are called, and what to do instead
 _REFUSED_JOINS = {
-    TokenType.RIGHT: ("RIGHT JOIN", "swap its inputs and write LEFT JOIN"),
-    TokenType.FULL: ("FULL OUTER JOIN", ""),
     TokenType.CROSS: ("CROSS JOIN", "write JOIN ... ON with a condition on columns of both inputs"),
     TokenType.NATURAL: ("NATURAL JOIN", "write JOIN ... USING (columns)"),
-    TokenType.SEMI: ("SEMI JOIN", ""),
-    TokenType.ANTI: ("ANTI JOIN", "write LEFT JOIN, and a selection over it with IS NULL"),
+}
+#: words before JOIN that may stand there
+_WORDS = {
+    (): JoinWord.INNER,
+    (TokenType.INNER,): JoinWord.INNER,
+    (TokenType.LEFT,): JoinWord.LEFT,
+    (TokenType.LEFT, TokenType.OUTER): JoinWord.LEFT,
+    (TokenType.RIGHT,): JoinWord.RIGHT,
+    (TokenType.RIGHT, TokenType.OUTER): JoinWord.RIGHT,
+    (TokenType.FULL,): JoinWord.FULL,
+    (TokenType.FULL, TokenType.OUTER): JoinWord.FULL,
+    (TokenType.SEMI,): JoinWord.SEMI,
+    (TokenType.LEFT, TokenType.SEMI): JoinWord.SEMI,
+    (TokenType.ANTI,): JoinWord.ANTI,
+    (TokenType.LEFT, TokenType.ANTI): JoinWord.ANTI,
 }
 _ABOVE = "make the join a view, and declare a window view over it"
 _REFUSED = {
@@ -61,7 +74,7 @@ _WINDOWS = {"window", "session_window", "window_time"}
 
 
 def is_join(tokens: Sequence[Token]) -> bool:
-    """Whether a query selects from several tables."""
+    """Whether a query selects from several tables, the one of an EXISTS among them."""
     depth, after_from = 0, False
     for position, kind in enumerate(token_kinds(tokens)):
         depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
@@ -71,6 +84,8 @@ def is_join(tokens: Sequence[Token]) -> bool:
             after_from = kind is TokenType.FROM
         elif kind is TokenType.COMMA or _is_join_word(kind, tokens, position):
             return True
+        elif kind is TokenType.WHERE:
+            return existence_test(token_kinds(tokens), position + 1) is not None
         elif kind in _ENDS:
             return False
     return False
@@ -104,7 +119,7 @@ class _JoinSplitter(Splitter):
         sources = [self._named()]
         while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:
             sources.append(self._joined(sources))
-        where = self._where()
+        where = self._where(sources)
         return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
 
     def _named(self) -> JoinSource:
@@ -121,20 +136,18 @@ class _JoinSplitter(Splitter):
 
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
         """The next input, from JOIN to the end of its condition."""
-        if before[-1].is_optional:
-            raise self._unsupported("Another join after a LEFT JOIN")
-        is_optional = self._keywords()
-        found = replace(self._named(), is_optional=is_optional)
+        start = self.position
+        word = self._word()
+        self._refuse_words(before, word, self._clause(start, self.position))
+        found = replace(self._named(), word=word)
         if len(before) == MOST_INPUTS:
             raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
-        namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
-        if namesake is not None:
-            message = (
-                f"Two inputs have the name {found.alias}. Give each its own name, as in "
-                f"{namesake.source} AS a JOIN {found.source} AS b."
-            )
-            raise found.clause.error(SqlError, message, 0, len(found.clause.text))
+        self._refuse_namesake(before, found)
         if self._kind() is TokenType.USING:
+            if word is JoinWord.FULL:
+                one = found.alias
+                instead = f"write ON, and coalesce({before[0].alias}.column, {one}.column) in the SELECT list"
+                raise self._unsupported("USING in a FULL JOIN", instead=instead)
             return replace(found, using=self._using())
         if self._kind() is not TokenType.ON:
             message = (
@@ -145,28 +158,45 @@ class _JoinSplitter(Splitter):
         self.position += 1
         return replace(found, on=self._condition())
 
-    def _keywords(self) -> bool:
-        """Moves past the words of a join; whether it is a LEFT JOIN."""
+    def _refuse_namesake(self, before: Sequence[JoinSource], found: JoinSource) -> None:
+        namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
+        if namesake is not None:
+            message = (
+                f"Two inputs have the name {found.alias}. Give each its own name, as in "
+                f"{namesake.source} AS a JOIN {found.source} AS b."
+            )
+            raise found.clause.error(SqlError, message, 0, len(found.clause.text))
+
+    def _refuse_words(self, before: Sequence[JoinSource], word: JoinWord, clause: Clause) -> None:
+        """Makes sure that a join may stand behind those before it."""
+        earlier = next((each.word for each in before if each.word is not JoinWord.INNER), None)
+        what = ""
+        if earlier is JoinWord.FULL:
+            what = f"Another join after a {earlier}"
+        elif earlier is not None and word is not JoinWord.INNER:
+            what = f"A {word} and a {earlier} in one view"
+        elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):
+            what = f"A {word} of more than two inputs"
+        if what:
+            message = f"{what} is not supported yet. {self.allowed}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+
+    def _word(self) -> JoinWord:
+        """Moves past the words of a join."""
         kind = self._kind()
         if kind is TokenType.COMMA:
             raise self._unsupported("A list of tables", "", "write JOIN ... ON")
-        following = (
-            self.tokens[self.position + 1].token_type if self.position + 1 < len(self.tokens) else None
-        )
-        refused = _REFUSED_JOINS.get(
-            following if kind is TokenType.LEFT and following else kind or TokenType.JOIN
-        )
+        refused = _REFUSED_JOINS.get(kind or TokenType.JOIN)
         if refused is not None:
             raise self._unsupported(refused[0], instead=refused[1])
-        is_left = kind is TokenType.LEFT
-        if is_left or kind is TokenType.INNER:
-            self.position += 1
-        if is_left and self._kind() is TokenType.OUTER:
+        words: tuple[TokenType, ...] = ()
+        while (kind := self._kind()) is not None and (*words, kind) in _WORDS:
+            words = (*words, kind)
             self.position += 1
         if self._kind() is not TokenType.JOIN:
             raise self._expected("JOIN")
         self.position += 1
-        return is_left
+        return _WORDS[words]
 
     def _using(self) -> tuple[Clause, ...]:
         self.position += 1
@@ -184,10 +214,34 @@ class _JoinSplitter(Splitter):
         self.position += 1
         return tuple(names)
 
-    def _condition(self) -> Clause:
-        """The condition that begins here, up to the next join or clause."""
+    def _existing(self, before: Sequence[JoinSource], test: ExistenceTest) -> JoinSource:
+        """What an EXISTS asks for, joined; the tokens are those of its query."""
+        start = self._clause(0, len(self.tokens))
+        while self._kind() not in (TokenType.FROM, None):
+            if self._kind() is TokenType.L_PAREN:
+                raise self._unsupported("A function in the SELECT list of EXISTS", instead="write SELECT 1")
+            self.position += 1
+        if self._kind() is None:
+            raise self._expected("FROM")
+        self.position += 1
+        self._refuse_words(before, test.word, start)
+        found = replace(self._named(), word=test.word)
+        self._refuse_namesake(before, found)
+        if self._kind() is not TokenType.WHERE:
+            raise self._expected("WHERE and a condition on both inputs")
+        self.position += 1
+        on = self._condition()
+        if self._kind() is not None:
+            raise self._expected_clause("the end of the query in EXISTS")
+        return replace(found, on=on)
+
+    def _condition(self, test: ExistenceTest | None = None) -> Clause:
+        """The condition that begins here, up to the next join or clause; true stands for a test in it."""
         first, depth = self.position, 0
         while (kind := self._kind()) is not None:
+            if test is not None and self.position == test.first:
+                self.position = test.last
+                continue
             nesting = self._nesting()
             if depth == 0 and (
                 _is_join_word(kind, self.tokens, self.position)
@@ -201,15 +255,26 @@ class _JoinSplitter(Splitter):
         if first == self.position:
             raise self._expected("a condition")
         clause = self._clause(first, self.position)
+        if test is not None:
+            start, end = (
+                place - clause.start
+                for place in (self.tokens[test.first].start, self.tokens[test.last - 1].end + 1)
+            )
+            text = f"{clause.text[:start]}{'TRUE'.ljust(end - start)}{clause.text[end:]}"
+            clause = replace(clause, text=text)
         _refuse(parse_tree(clause), clause)
         return clause
 
-    def _where(self) -> Clause | None:
-        """The condition after WHERE, behind which nothing follows."""
+    def _where(self, sources: list[JoinSource]) -> Clause | None:
+        """The condition after WHERE, behind which nothing follows; what an EXISTS asks for becomes a source."""
         where = None
         if self._kind() is TokenType.WHERE:
             self.position += 1
-            where = self._condition()
+            test = existence_test(self.kinds, self.position)
+            if test is not None:
+                inner = _JoinSplitter(self.script, self.tokens[test.inner : test.last - 1], self.allowed)
+                sources.append(inner._existing(sources, test))
+            where = self._condition(test)
         kind = self._kind()
         if kind is None:
             return where

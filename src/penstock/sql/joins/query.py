@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.parts import Item
@@ -10,6 +11,21 @@ from penstock.sql.text.query import SelectQuery
 
 #: inputs that a join view may have
 MOST_INPUTS = 6
+
+
+class JoinWord(StrEnum):
+    """How an input is joined with those before it, as Spark SQL writes it."""
+
+    INNER = "JOIN"
+    LEFT = "LEFT JOIN"
+    RIGHT = "RIGHT JOIN"
+    FULL = "FULL JOIN"
+    SEMI = "LEFT SEMI JOIN"
+    ANTI = "LEFT ANTI JOIN"
+
+
+#: only the inputs before it are seen behind it
+EXISTENCE = (JoinWord.SEMI, JoinWord.ANTI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +38,7 @@ class JoinSource:
         clause: where the name was written.
         on: the condition after ON, by which it is joined with the inputs before it.
         using: the names after USING.
-        is_optional: whether it is the right one of a LEFT OUTER JOIN.
+        word: how it is joined.
         below: the selection that `source` stands for, over a table; None for a table.
     """
 
@@ -31,7 +47,7 @@ class JoinSource:
     clause: Clause
     on: Clause | None = None
     using: tuple[Clause, ...] = ()
-    is_optional: bool = False
+    word: JoinWord = JoinWord.INNER
     below: SelectQuery | None = None
 
     @property
@@ -55,3 +71,16 @@ class JoinQuery:
     items: tuple[Item, ...]
     where: Clause | None
     selected: tuple[SelectQuery, ...] = ()
+
+    @property
+    def outer(self) -> JoinSource | None:
+        """The source behind the word that is no JOIN; None in an inner join."""
+        return next((each for each in self.sources if each.word is not JoinWord.INNER), None)
+
+    @property
+    def numbered(self) -> tuple[JoinSource, ...]:
+        """The inputs in the order of the plan: that in which rows may have no partner last."""
+        if self.outer is None:
+            return self.sources
+        optional = self.sources[0] if self.outer.word is JoinWord.RIGHT else self.outer
+        return (*(each for each in self.sources if each is not optional), optional)

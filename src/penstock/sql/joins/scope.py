@@ -130,19 +130,38 @@ class Scope:
         scope._outputs = outputs
         return scope
 
-    def joined(self, alias: str, columns: Sequence[Column], using: Iterable[Clause]) -> Scope:
+    def joined(
+        self, alias: str, columns: Sequence[Column], using: Iterable[Clause], *, keeps_right: bool = False
+    ) -> Scope:
         """The scope with one more input.
+
+        Args:
+            alias: what it is called.
+            columns: what it shows.
+            using: the names after USING.
+            keeps_right: whether bare names of these stand for its columns, as in a RIGHT JOIN.
 
         Raises:
             UnknownNameError: a name after USING that is no column of both sides, or several.
         """
         right = Scope([alias], [columns], columns)
         pairs = [(self.named(name), right.named(name)) for name in using]
-        merged = [left for left, _ in pairs]
-        hidden = [other for _, other in pairs]
+        merged = [pair[keeps_right] for pair in pairs]
+        hidden = [pair[not keeps_right] for pair in pairs]
         visible = [column for column in (*self.visible, *columns) if column not in (*merged, *hidden)]
         scope = Scope([*self.aliases, alias], [*self.columns, columns], [*merged, *visible])
         scope._hidden = (*hidden, *self._hidden)
+        return scope
+
+    def before(self, columns: Sequence[Column]) -> Scope:
+        """The scope without its last input, as a SEMI JOIN leaves it, names after USING first.
+
+        Args:
+            columns: what that input shows.
+        """
+        visible = [column for column in self.visible if column not in columns]
+        scope = Scope(self.aliases[:-1], self.columns[:-1], visible)
+        scope._hidden = tuple(column for column in self._hidden if column not in columns)
         return scope
 
     def named(self, clause: Clause) -> Column:
@@ -164,9 +183,9 @@ class Scope:
         """
         if qualifier is None:
             return self.visible
-        for number, alias in enumerate(self.aliases):
+        for alias, own in zip(self.aliases, self.columns, strict=True):
             if alias.upper() == qualifier.upper():
-                return [column for column in (*self._hidden, *self.visible) if column.input == number]
+                return [column for column in (*self._hidden, *self.visible) if column in own]
         message = f"No input has the name {qualifier}. Inputs: {', '.join(self.aliases)}"
         raise clause.error(UnknownNameError, message, 0, len(clause.text))
 
@@ -234,7 +253,13 @@ class Scope:
     def _single(self, clause: Clause, found: Sequence[Column], start: int, end: int) -> Column:
         if len(found) == 1:
             return found[0]
-        choices = [f"{self.aliases[column.input]}.{column.name}" for column in found]
+        owners = [
+            alias
+            for column in found
+            for alias, own in zip(self.aliases, self.columns, strict=True)
+            if column in own
+        ]
+        choices = [f"{alias}.{column.name}" for alias, column in zip(owners, found, strict=True)]
         advice = "Write one of them." if len(set(choices)) == len(choices) else "Rename one."
         message = f"{clause.text[start:end]} is ambiguous: it can mean {' or '.join(choices)}. {advice}"
         raise clause.error(UnknownNameError, message, start, end)

@@ -26,9 +26,10 @@ def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> Placed
     for number, item in enumerate(query.items):
         text += ", " if number else ""
         add(item.clause)
-    for number, (source, each) in enumerate(zip(query.sources, inputs, strict=True)):
-        text += ("\nLEFT JOIN " if source.is_optional else "\nJOIN ") if number else "\nFROM "
-        text += f"{_table(each, host)} AS {quote(source.alias)}"
+    named = {each.source.alias: each for each in inputs}
+    for number, source in enumerate(query.sources):
+        text += f"\n{source.word} " if number else "\nFROM "
+        text += f"{_table(named[source.alias], host)} AS {quote(source.alias)}"
         if source.on is not None:
             text += "\nON "
             add(source.on)

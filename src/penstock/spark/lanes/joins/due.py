@@ -1,18 +1,19 @@
-"""Which left rows of a LEFT JOIN are due in a cut, and which older tuples must be kept until then.
+"""Which left rows of an outer join are due in a cut, and which older tuples must be kept until then.
 
 A left row is due once the right stream has come beyond all event times that partners of its anchor may have, and beyond that by
 its slack: the largest delay of a tuple in its newest entries. That is taken from the logs when a cut is put, and said in it.
+Of a FULL OUTER JOIN the tuples of the second input are due in the same way, by the first stream.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.operators.joins.changes import Due
 from penstock.operators.joins.conditions import bounds_of
-from penstock.plan.joins import JoinPlan
+from penstock.plan.joins import JoinPlan, OptionalJoin
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.log.entries import Entry
@@ -22,8 +23,40 @@ from penstock.spark.log.stream_log import LogReader
 _ENTRIES = 64
 
 
+class OuterDueTimes:
+    """Finds what is due on each side of which rows without a partner are told; one thread has it.
+
+    Args:
+        plan: the outer join with a stream.
+        logs: by stream.
+        most_delay: a larger delay says nothing of others, microseconds.
+    """
+
+    def __init__(self, plan: JoinPlan, logs: Mapping[str, LogReader], most_delay: int) -> None:
+        plans = [plan, plan.turned()] if plan.kind is OptionalJoin.FULL else [plan]
+        self._sides = [DueTimes(each, logs, most_delay) for each in plans]
+
+    def due(self, after: Sequence[int], until: Mapping[str, Reach]) -> list[Due]:
+        """What is due in a cut, by side, see `DueTimes.due`; nothing was before where `after` is empty."""
+        before = after or [BEFORE_ALL] * len(self._sides)
+        return [side.due(each, until) for side, each in zip(self._sides, before, strict=True)]
+
+    def are_waiting(self, dues: Sequence[Due], until: Mapping[str, Reach]) -> bool:
+        """Whether there may be older rows that are due now."""
+        return any(side.are_waiting(due, until) for side, due in zip(self._sides, dues, strict=True))
+
+    def needed(self, after: Sequence[int]) -> dict[str, int]:
+        """By stream what is needed for what is not due yet, see `DueTimes.needed`."""
+        before = after or [BEFORE_ALL] * len(self._sides)
+        found: dict[str, int] = {}
+        for side, each in zip(self._sides, before, strict=True):
+            for stream, oldest in side.needed(each).items():
+                found[stream] = min(oldest, found.get(stream, oldest))
+        return found
+
+
 class DueTimes:
-    """Finds what is due; one thread has it.
+    """Finds what is due of one side; one thread has it.
 
     Args:
         plan: the LEFT JOIN with a stream.
@@ -94,9 +127,16 @@ class DueTimes:
         self._looked = right.number
 
 
-def due_of(document: Any) -> Due:
-    """What is due, of a cut's orders."""
-    return Due(*document)
+def due_document(dues: Sequence[Due]) -> list[Any]:
+    """What is due, by side, as a cut's orders say it."""
+    found = [[due.after, due.until] for due in dues]
+    return found if len(found) > 1 else found[0]
+
+
+def dues_of(document: Any) -> list[Due]:
+    """What is due, by side, of a cut's orders."""
+    sides = document if isinstance(document[0], list) else [document]
+    return [Due(*each) for each in sides]
 
 
 def _all(after: int, newest: int | None) -> Due:

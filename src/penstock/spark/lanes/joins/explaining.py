@@ -9,7 +9,7 @@ from penstock.control.policies.output_rate import JoinStanding, OperatorsStandin
 from penstock.monitor.figures import counted
 from penstock.optimizer.join_measures import StepCount
 from penstock.optimizer.join_model import StepFigures
-from penstock.plan.joins import JoinOrder, JoinPlan, ProbeStep
+from penstock.plan.joins import JoinOrder, JoinPlan, OptionalJoin, ProbeStep
 from penstock.spark.lanes.joins.grid import shares_of
 from penstock.spark.lanes.joins.orders import first_order
 
@@ -26,7 +26,7 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
         order: in which it is joined.
     """
     inputs = ", ".join(
-        f"{each.alias} ({'optional ' if number in plan.optional else ''}"
+        f"{each.alias} ({_optional(plan) if number in plan.optional else ''}"
         f"{'static table' if each.is_static else 'stream'} {each.relation})"
         for number, each in enumerate(plan.inputs)
     )
@@ -51,6 +51,10 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
     if plan.predicates:
         yield f"  checked last, by your functions: {', '.join(each.text for each in plan.predicates)}"
     yield from (f"  {each}" for each in told_orders(plan, order))
+
+
+def _optional(plan: JoinPlan) -> str:
+    return "optional " if plan.kind is OptionalJoin.LEFT else f"{plan.kind} "
 
 
 def told_orders(plan: JoinPlan, order: JoinOrder) -> list[str]:

@@ -83,7 +83,7 @@ def kept_runs(plan: JoinPlan) -> tuple[KeptRuns, ...]:
         whole = [key for key in own if not _leaves_out(plan, number, plan.keys[key])]
         found += [KeptRuns(number, key) for key in whole] or [KeptRuns(number, None)]
         # new tuples of an optional stream search by keys that it alone shares
-        found += [KeptRuns(number, key) for key in own if plan.withdraws and key not in whole]
+        found += [KeptRuns(number, key) for key in own if plan.has_optional_stream and key not in whole]
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ def _leaves_out(plan: JoinPlan, number: int, key: JoinKey) -> bool:
 
     Left tuples of two streams are in rows of their own without it.
     """
-    if not plan.optional or number in plan.optional or (plan.withdraws and len(plan.inputs) == 2):
+    if not plan.optional or number in plan.optional or (plan.has_optional_stream and len(plan.inputs) == 2):
         return False
     others = set(range(len(plan.inputs))).difference((number, *plan.optional))
     return all(key.columns[other] is None for other in others)

@@ -17,21 +17,21 @@ from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.changes import Due
 from penstock.operators.joins.tuples import InputRuns, RunSlice
-from penstock.plan.times import BEFORE_ALL
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.balance import TASKS, CellBalance, new_tuples, tasks_told
 from penstock.spark.lanes.joins.beginnings import ViewBeginnings
 from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
-from penstock.spark.lanes.joins.due import DueTimes, due_of
+from penstock.spark.lanes.joins.due import OuterDueTimes, due_document, dues_of
 from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
 from penstock.spark.lanes.joins.explosions import Explosions
 from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
 from penstock.spark.lanes.joins.needed import (
     Span,
+    needed_outer,
     needed_spans,
-    needed_without_partners,
     reaching_beyond,
     span_of,
     untimed,
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 _OF_THE_LANE = ("action", "stream", "version", "order")
 #: of a cut's figures: see `STREAMS`
 STREAM_PROGRESS = "clocks"
-#: of a cut's orders; DUE only of a LEFT JOIN with a stream, and in the figures of its cuts too
+#: of a cut's orders; DUE only of an outer join with a stream, and in the figures of its cuts too
 ORDER, TABLES, PREDICATES, DUE = "order", "tables", "predicates", "due"
 
 
@@ -122,8 +122,8 @@ class JoinLane(CutLane):
         self._statistics = PlanStatistics(context.layout.plan_statistics[self.name])
         self._statistics.restore(self.planner, self.predicates)
         most_delay = int(context.settings.max_delay_seconds * 1e6)
-        self._due_times = DueTimes(self.plan, self.readers, most_delay) if self.plan.withdraws else None
-        self._due_until: int | None = None
+        self._due_times = OuterDueTimes(self.plan, self.readers, most_delay) if self.plan.withdraws else None
+        self._due_until: list[int] | None = None
         #: by stream the first entry whose tuples the lane has not let go
         self._held: dict[str, int] = {}
 
@@ -135,8 +135,7 @@ class JoinLane(CutLane):
             TABLES: self._static.versions(),
         }
         if self._due_times is not None:
-            due = self._due_times.due(self._due_before(), until)
-            orders[DUE] = [due.after, due.until]
+            orders[DUE] = due_document(self._due_times.due(self._due_before(), until))
         return orders
 
     def held_from(self, stream: str, before: Reach) -> int:
@@ -157,11 +156,11 @@ class JoinLane(CutLane):
         inputs = self._inputs(cut)
         new = {each.runs: each.open() for each in inputs}
         spans = {runs.input: span for runs, own in new.items() if (span := span_of(own.new)) is not None}
-        due = due_of(cut.orders[DUE]) if DUE in cut.orders else None
-        is_joined = bool(spans) or (due is not None and self._has_due(cut, due, new))
+        dues = dues_of(cut.orders[DUE]) if DUE in cut.orders else []
+        is_joined = bool(spans) or (bool(dues) and self._has_due(cut, dues, new))
         streams = self._streams(cut)
-        read = tuple(self._with_old(cut, inputs, spans, due)) if is_joined else ()
-        made = self._made(cut, store, read, due, new) if is_joined else []
+        read = tuple(self._with_old(cut, inputs, spans, dues)) if is_joined else ()
+        made = self._made(cut, store, read, dues, new) if is_joined else []
         if spans:
             self._plan_on(cut, new, made)
         # an input that is searched by two keys has all of its tuples twice
@@ -182,22 +181,26 @@ class JoinLane(CutLane):
             STREAM_PROGRESS: STREAMS.document(streams),
             PROGRESS: {self._view: asdict(progress)},
         }
-        if due is not None:
-            self._due_until = figures[DUE] = due.until
+        if dues:
+            self._due_until = [each.until for each in dues]
+            figures[DUE] = self._due_until if len(dues) > 1 else self._due_until[0]
         return CutAnswer(made, figures, puts=self._statistics.due(self.planner, self.predicates))
 
-    def _due_before(self) -> int:
-        """Up to which event time left tuples were due with the last cut."""
+    def _due_before(self) -> list[int]:
+        """Up to which event time tuples were due with the last cut, by side; empty before the first."""
         if self._due_until is None:
             told = read_published(self.context.layout, self.name).batches
-            self._due_until = told[-1][DUE] if told else BEFORE_ALL
+            known = told[-1][DUE] if told else []
+            self._due_until = known if isinstance(known, list) else [known]
         return self._due_until
 
-    def _has_due(self, cut: Cut, due: Due, new: Mapping[KeptRuns, InputRuns]) -> bool:
-        """Whether left rows may be due in a cut that brings no tuples that could match."""
-        assert self._due_times is not None, "it is a LEFT JOIN"
-        came = any(own.new for runs, own in new.items() if runs.input not in self.plan.optional)
-        return came or self._due_times.are_waiting(due, cut.until)
+    def _has_due(self, cut: Cut, dues: Sequence[Due], new: Mapping[KeptRuns, InputRuns]) -> bool:
+        """Whether rows without a partner may be due in a cut that brings no tuples that could match."""
+        assert self._due_times is not None, "it is an outer join"
+        came = any(
+            own.new for runs, own in new.items() if len(dues) > 1 or runs.input not in self.plan.optional
+        )
+        return came or self._due_times.are_waiting(dues, cut.until)
 
     def _streams(self, cut: Cut) -> dict[str, StreamProgress]:
         """How far each stream has come with the cut."""
@@ -211,19 +214,24 @@ class JoinLane(CutLane):
 
     def _beyond_history(self, cut: Cut, new: Mapping[int, Sequence[RunSlice]]) -> int:
         """New tuples that came so late that partners of theirs may be gone with the history."""
+        lacks = self._lacks(cut)
+        return sum(reaching_beyond(self.plan, number, own, lacks) for number, own in new.items())
+
+    def _lacks(self, cut: Cut) -> dict[int, int]:
+        """By input: of its tuples those with an event time before this may be gone with the history, microseconds."""
         lacks: dict[int, int] = {}
         for runs, demand in self._demands.items():
             moment = cut.since[self._relation(runs)].lacks.get(demand)
             if moment is not None:
                 lacks[runs.input] = max(moment, lacks.get(runs.input, moment))
-        return sum(reaching_beyond(self.plan, number, own, lacks) for number, own in new.items())
+        return lacks
 
     def _made(
         self,
         cut: Cut,
         store: BatchFiles,
         inputs: Iterable[StreamRuns | TableRuns],
-        due: Due | None,
+        dues: Sequence[Due],
         new: Mapping[KeptRuns, InputRuns],
     ) -> list[CellReport]:
         task = CellTask(
@@ -235,7 +243,9 @@ class JoinLane(CutLane):
             store=store,
             columns=needed_columns(self.plan),
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
-            due=due,
+            due=dues[0] if dues else None,
+            turned_due=dues[1] if len(dues) > 1 else None,
+            lacks_before=self._lacks(cut).get(len(self.plan.inputs) - 1, BEFORE_ALL),
         )
         tuples = new_tuples(new, self._grid.cells)
         places = self.balance.places(tuples)
@@ -244,7 +254,7 @@ class JoinLane(CutLane):
             made = reports_of(task, computed_frame(self.context.spark, task, places))
         else:
             # what becomes due alone is not told by the number of new tuples
-            is_light = (due is None or bool(tuples.any())) and self.balance.is_light(tuples)
+            is_light = (not dues or bool(tuples.any())) and self.balance.is_light(tuples)
             made = self.jobs.run(task, places, is_light=is_light)
         self.balance.measured(
             tuples, places, [each.seconds for each in made], [each.building for each in made]
@@ -355,12 +365,12 @@ class JoinLane(CutLane):
         return found
 
     def _with_old(
-        self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span], due: Due | None
+        self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span], dues: Sequence[Due]
     ) -> Iterator[StreamRuns | TableRuns]:
         """The same with the older tuples of the streams in which partners of new ones may be, or that are due."""
         needed = needed_spans(self.plan, new)
-        if due is not None:
-            needed = needed_without_partners(self.plan, needed, due)
+        if self.plan.has_optional_stream:
+            needed = needed_outer(self.plan, new, dues or [Due(AFTER_ALL, AFTER_ALL)])
         for each in inputs:
             span = needed.get(each.runs.input)
             if isinstance(each, TableRuns) or span is None:

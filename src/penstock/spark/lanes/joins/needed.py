@@ -50,13 +50,13 @@ def needed_spans(plan: JoinPlan, new: Mapping[int, Span]) -> dict[int, Span]:
 
 
 def needed_without_partners(plan: JoinPlan, needed: Mapping[int, Span], due: Due) -> dict[int, Span]:
-    """The same for a LEFT JOIN with a stream: left rows that become due too, and all partners of these and of those that new
+    """The same for an outer join with a stream: left rows that become due too, and all partners of these and of those that new
     tuples meet.
 
     Args:
         plan: the join.
         needed: what partners of new tuples need.
-        due: what the cut tells.
+        due: which left rows the cut tells that have no partner.
     """
     found, anchor, right = dict(needed), plan.anchor, len(plan.inputs) - 1
     if due.after < due.until:
@@ -64,6 +64,23 @@ def needed_without_partners(plan: JoinPlan, needed: Mapping[int, Span], due: Due
         _widen(found, {anchor: own, **needed_spans(plan, {anchor: own})})
     if anchor in found:
         _widen(found, {right: needed_spans(plan, {anchor: found[anchor]})[right]})
+    return found
+
+
+def needed_outer(plan: JoinPlan, new: Mapping[int, Span], dues: Sequence[Due]) -> dict[int, Span]:
+    """What an outer join with a stream needs: partners of new tuples, see `needed_spans`, and what `needed_without_partners` adds.
+
+    Args:
+        plan: the join.
+        new: event times of the new tuples, by input that has some.
+        dues: which left rows the cut tells that have no partner; of a FULL OUTER JOIN those of the second input behind it.
+    """
+    needed = needed_spans(plan, new)
+    found = needed_without_partners(plan, needed, dues[0])
+    for due in dues[1:]:
+        swapped = {1 - number: span for number, span in needed.items()}
+        turned = needed_without_partners(plan.turned(), swapped, due)
+        _widen(found, {1 - number: span for number, span in turned.items()})
     return found
 
 
@@ -104,7 +121,7 @@ def untimed(plan: JoinPlan, new: Mapping[int, Sequence[RunSlice]]) -> int:
         new: by input its new tuples, as runs sorted by one key.
     """
     left = [number for number in new if number not in plan.optional]
-    is_outer_pair = plan.withdraws and len(plan.inputs) == 2
+    is_outer_pair = plan.has_optional_stream and len(plan.inputs) == 2
     if is_outer_pair or any(bound.left in left and bound.right in left for bound in plan.bounds):
         return 0
     found = 0

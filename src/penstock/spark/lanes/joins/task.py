@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
+from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
@@ -118,7 +120,9 @@ class CellTask:
         store: stores them.
         columns: names of the inputs' columns that are put out.
         predicates: what users' functions judge, in order.
-        due: of a LEFT OUTER JOIN with a stream which left rows are; None of others.
+        due: of an outer join with a stream which left rows are; None of others.
+        turned_due: of a FULL OUTER JOIN which tuples of the second input are.
+        lacks_before: tuples of the last input with an event time before this may be gone, microseconds.
     """
 
     plan: JoinPlan
@@ -130,6 +134,8 @@ class CellTask:
     columns: tuple[str, ...]
     predicates: tuple[PredicateProgram, ...] = ()
     due: Due | None = None
+    turned_due: Due | None = None
+    lacks_before: int = BEFORE_ALL
 
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
@@ -178,10 +184,31 @@ class CellTask:
         join: CellJoin | CellLeftJoin
         own = self.plan, self.order, place.cell, inputs, self.columns
         if self.plan.optional:
-            join = CellLeftJoin(*own, self.due, self.number, stripe=place.stripe)
+            join = CellLeftJoin(
+                *own, self.due, self.number, lacks_before=self.lacks_before, stripe=place.stripe
+            )
         else:
             join = CellJoin(*own, stripe=place.stripe)
-        return join, join.batches()
+        return join, chain(join.batches(), self._turned(place, inputs))
+
+    def _turned(
+        self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Of a FULL OUTER JOIN the rows of the second input alone."""
+        if self.turned_due is None:
+            return
+        turned, order = self.plan.turned(), self.order.turned()
+        yield from CellLeftJoin(
+            turned,
+            order,
+            place.cell,
+            inputs[::-1],
+            self.columns,
+            self.turned_due,
+            self.number,
+            turned=True,
+            stripe=place.stripe,
+        ).batches()
 
     def _open(self) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
