@@ -24,7 +24,7 @@ State = Literal[
     "unknown",
 ]
 #: what a view is: over the tuples of one stream, over their windows, over several streams, or over windows with a deadline
-ViewKind = Literal["selection", "window", "running", "join", "deadline", "refreshed"]
+ViewKind = Literal["selection", "window", "running", "join", "deadline", "refreshed", "union"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "penstock"
 LAB = ROOT / "src" / "penstock_lab"
 #: the rooms of a package, or modules that are rooms of their own, the lowest first: each imports from those before it
 ROOMS = {
-    "sql": ("text", "conditions", "windows", "joins", "refreshed", "script"),
+    "sql": ("text", "conditions", "unions", "windows", "joins", "refreshed", "script"),
     "operators": (
         "hashing",
         "python_values",

@@ -21,7 +21,7 @@ from penstock.plan.joins import JoinInput, JoinPlan, TimeBound
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
 from penstock.settings import Settings
-from penstock.spark.lanes.derived.beneath import JoinedRows, JoinSource, WindowRows, WindowSource
+from penstock.spark.lanes.derived.beneath import LaneRows, LaneSource, WindowRows, WindowSource
 from penstock.spark.lanes.derived.published_rows import PublishedRows, joined
 from penstock.spark.lanes.derived.revisions import Worth, revised, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
@@ -196,12 +196,12 @@ def test_rows_of_a_join_are_known_once_their_last_partner_is(tmp_path: Path) -> 
     plan = JoinPlan("j", inputs, (), bounds, (), (), ())
     assert [plan.ahead_of(number) for number in range(3)] == [20, 5, 90]
     joined_view = RegisteredJoin(JoinDefinition("j", "j:1", "", plan), 4, (), (), before=(2,))
-    source = JoinSource(Layout(tmp_path, tmp_path), joined_view)
+    source = LaneSource(Layout(tmp_path, tmp_path), joined_view)
     view = Answered("over", 0, "j:1", JoinTime("at", 20))
     assert Answered.of(view.document()) == view
     assert source.rows(view, Progress(operator=3), PublishedRows()) is None, "another lane's"
     rows = source.rows(view, Progress(1_000, 1_500, 900, 4), PublishedRows())
-    assert isinstance(rows, JoinedRows)
+    assert isinstance(rows, LaneRows)
     assert rows.told(Progress(1_000, 1_500, 900), Windows(10, 10)) == Progress(980, 1_480, 880)
     assert rows.told(Progress(1_000, AFTER_ALL, 900), Windows(300, 10)) == Progress(980, AFTER_ALL, 680)
     assert rows.told(Progress(1_000, 5, AFTER_ALL), Windows(300, 10)).final == AFTER_ALL

@@ -61,6 +61,7 @@ from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.refreshed import RefreshedRegister, read_refreshed, store_refreshed
+from penstock.spark.storage.unions import UnionRegister, read_unions, store_unions
 from penstock.sql.windows.bind import BoundWindow
 
 VIEW = BoundWindow(
@@ -250,6 +251,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: store_joins(layout, JoinRegister()),
         lambda layout: read_joins(layout),
         lambda layout: layout.joins,
+    ),
+    "UNIONS": (
+        lambda layout: store_unions(layout, UnionRegister()),
+        lambda layout: read_unions(layout),
+        lambda layout: layout.unions,
     ),
     "REFRESHED": (
         lambda layout: store_refreshed(layout, RefreshedRegister()),

@@ -151,6 +151,9 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
     if "refresh_seconds" in view:
         yield from _refreshed(name, view)
         return
+    if "branches" in view:
+        yield from _union(name, view)
+        return
     if "streams" in view:
         yield from _join(name, view)
         return
@@ -220,6 +223,17 @@ def _refreshed(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  dropped at {clock(view['dropped'])}; its rows remain"
     elif behind := not_joined(view):
         yield f"  not in the answer yet: {behind}"
+
+
+def _union(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"UNION ALL {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
+    if view.get("behind_seconds") is not None:
+        parts.append(f"{roughly(view['behind_seconds'])} behind")
+    yield " | ".join(parts)
+    if view.get("dropped"):
+        yield f"  dropped at {clock(view['dropped'])}; its rows remain"
+    elif behind := not_joined(view):
+        yield f"  not copied yet: {behind}"
 
 
 def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:

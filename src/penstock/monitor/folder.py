@@ -18,7 +18,7 @@ from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.reporting.definitions import counted_as, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
-from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, TABLES, lanes_of
+from penstock.spark.results.joined_rows import BRANCHES, LANES, REFRESH_SECONDS, TABLES, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.formats import MANIFEST
 from penstock.spark.storage.layout import Layout
@@ -127,6 +127,8 @@ def _of_join(document: Document, layout: Layout, name: str, view: Mapping[str, A
     }
     if view.get("dropped"):
         return {**shown, "dropped": view["dropped"]}
+    if BRANCHES in view:
+        shown[BRANCHES] = view[BRANCHES]
     if REFRESH_SECONDS in view:
         shown |= {REFRESH_SECONDS: view[REFRESH_SECONDS], "answer": lanes[-1].get("answer")}
     shown |= {

@@ -32,6 +32,7 @@ _KINDS = {
     "deadline": "deadline view",
     "join": "join view",
     "refreshed": "refreshed view",
+    "union": "UNION ALL view",
 }
 _LEAST_NAME = 12
 #: a view so many batches behind its stream is shown before the others: fewer are on their way
@@ -44,7 +45,7 @@ class ViewRow:
     """A view as a line of the table.
 
     Attributes:
-        name, kind: of the view; kinds are selection, windows, running, deadline, join and refreshed.
+        name, kind: of the view; kinds are selection, windows, running, deadline, join, union and refreshed.
         state: that of its streams, or its own where it fails.
         rows: rows of results so far, of each the newest revision; None where they are not known.
         rate: rows a second; None where nothing measures it, as after the run.
@@ -204,6 +205,8 @@ def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is
     if "refresh_seconds" in view:
         kind, rows = "refreshed", (view.get("answer") or {}).get("rows", 0)
         batches = sum(view.get("backlog", {}).values())
+    elif "branches" in view:
+        kind, batches = "union", sum(view.get("backlog", {}).values())
     elif "streams" in view:
         kind, rate = "join", standing.get("measured_rate") if is_live else None
         batches, errors = sum(view.get("backlog", {}).values()), errors + view.get("raised", 0)

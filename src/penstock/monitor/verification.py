@@ -65,6 +65,7 @@ from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.refreshed import read_refreshed
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
+from penstock.spark.storage.unions import read_unions
 from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
@@ -254,6 +255,7 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
             _documents(root, pattern, format_, found)
     found.look(layout.joins, lambda: read_joins(layout))
     found.look(layout.refreshed, lambda: read_refreshed(layout))
+    found.look(layout.unions, lambda: read_unions(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
     for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)

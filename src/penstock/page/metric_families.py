@@ -191,7 +191,7 @@ def lanes_of(document: Document) -> dict[str, LaneStands]:
 
 
 def views_of(document: Document) -> dict[str, Document]:
-    """The views other than selections, each with its `kind`: windows, join, refreshed or deadline.
+    """The views other than selections, each with its `kind`: windows, join, union, refreshed or deadline.
 
     Args:
         document: see `folder_status`.
@@ -202,6 +202,8 @@ def views_of(document: Document) -> dict[str, Document]:
 def _kind(view: Mapping[str, Any]) -> str:
     if "refresh_seconds" in view:
         return "refreshed"
+    if "branches" in view:
+        return "union"
     if "streams" in view:
         return "join"
     return "deadline" if "released" in view else "windows"

@@ -255,7 +255,7 @@ def _lanes(document: Document, *, is_live: bool) -> Iterator[Metric]:
 
 def _kinds(streams: Mapping[str, Document], views: Mapping[str, Document]) -> Metric:
     counts = {"selection": sum(len(stream.get("selections") or ()) for stream in streams.values())}
-    for kind in ("windows", "join", "deadline", "refreshed"):
+    for kind in ("windows", "join", "deadline", "refreshed", "union"):
         counts[kind] = sum(view["kind"] == kind and not view.get("dropped") for view in views.values())
     return _metric(
         "penstock_views", "Views by kind.", ["kind"], {(kind,): count for kind, count in counts.items()}

@@ -18,7 +18,7 @@ from penstock.page.answers import cut, epoch, seconds, short_name
 from penstock.page.histories import Histories
 from penstock.page.sinks import sinks
 from penstock.spark.publication.kinds import is_running_name, results_of
-from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS, lanes_of
+from penstock.spark.results.joined_rows import LANES, kind_of_lane, lanes_of
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
 #: at most so many of each are listed
@@ -174,14 +174,14 @@ def points(histories: int) -> int:
 
 
 def lane_of(view: Mapping[str, Any], catalog: Document) -> tuple[str, str]:
-    """The name of the lane that answers a view, and its kind: windows, running, join, refreshed, deadlines or derived.
+    """The name of the lane that answers a view, and its kind: windows, running, join, union, refreshed, deadlines or derived.
 
     Args:
         view: its entry in the catalog; no selection.
         catalog: the streams and views.
     """
     if LANES in view:
-        return lanes_of(view)[-1][1], "refreshed" if REFRESH_SECONDS in view else "join"
+        return lanes_of(view)[-1][1], kind_of_lane(view)
     stream = view["stream"]
     if stream == DEADLINES_NAME:
         return results_of(stream), "deadlines"

@@ -18,7 +18,7 @@ from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
 from penstock.page.answers import LISTED, cut, encoded, short_name
 from penstock.spark.results.cataloguing import IS_RUNNING
-from penstock.spark.results.joined_rows import LANES, REFRESH_SECONDS
+from penstock.spark.results.joined_rows import LANES, kind_of_lane
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
 #: views of one answer
@@ -28,7 +28,7 @@ _CELLS = 2_000_000
 _MOST_SAMPLES = 600
 SORTS = ("rows", "rate", "errors", "lag", "name")
 ONLY = ("never", "failing", "errors")
-KINDS = ("selection", "windows", "join", "deadline", "refreshed", "running")
+KINDS = ("selection", "windows", "join", "deadline", "refreshed", "running", "union")
 
 Numbers = NDArray[np.float64]
 
@@ -255,10 +255,8 @@ def kind_of(entry: Mapping[str, Any]) -> str:
     """The kind of a view by its entry in the catalog, one of KINDS."""
     if "projection" in entry:
         return "selection"
-    if REFRESH_SECONDS in entry:
-        return "refreshed"
     if LANES in entry:
-        return "join"
+        return kind_of_lane(entry)
     if entry.get(IS_RUNNING):
         return "running"
     return "deadline" if entry["stream"] == DEADLINES_NAME else "windows"

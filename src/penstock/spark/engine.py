@@ -53,6 +53,7 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import address_of
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -569,6 +570,7 @@ class Engine:
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)
                 run.set_joins(self._declared.joins, self._declared.statics)
+                run.set_unions(self._declared.unions)
                 run.set_deadlines(self._declared.deadlines)
                 run.set_refreshed(self._declared.refreshed, self._declared.statics)
                 for place, views in self._declared.derived.items():
@@ -644,6 +646,8 @@ class Engine:
             staged.touches(before, RefreshedDefinition) and staged.refreshed != before.refreshed
         ):
             run.set_refreshed(staged.refreshed, staged.statics)
+        if staged.touches(before, UnionDefinition) and staged.unions != before.unions:
+            run.set_unions(staged.unions)
         if staged.touches(before, DeadlineDefinition):
             run.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,13 +27,14 @@ from penstock.spark.lanes.asking import ask
 from penstock.spark.lanes.cuts import Cuts
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.derived.beneath import JoinSource, RowSource, WindowSource
+from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, WindowSource
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
+from penstock.spark.lanes.unions.views import UnionViews
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
 from penstock.spark.log.stream_log import LogReader
@@ -44,7 +45,7 @@ from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
-from penstock.spark.results.joined_rows import catalog_entry, refreshed_entry
+from penstock.spark.results.joined_rows import catalog_entry, refreshed_entry, union_entry
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks.declared import Sink
@@ -60,10 +61,11 @@ from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, W
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
+from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition, RegisteredJoin
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import ObjectPath
+from penstock.spark.storage.unions import UNIONS_NAME, RegisteredUnion, UnionDefinition
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
 
@@ -164,6 +166,7 @@ class Execution:
             self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
             self._deadlines = DeadlineViews(layout)
             self._refreshed = RefreshedViews(layout)
+            self._unions = UnionViews(layout)
             appended, published = Appended(), Appended()
             self._retention = Retention(settings.retain_seconds)
             self._retention.needed = self._needed_rows
@@ -472,14 +475,7 @@ class Execution:
             if each.lane in self.lanes:
                 self.remove_lane(each.lane)
             self._joins.forget(each)
-        # views over them begin anew over what answers these joins from now on
-        lanes = {each.lane for each in gone}
-        self._derived = {
-            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
-        }
-        for lane in lanes:
-            self._read_rows(lane)
-        self._needed -= lanes
+        self._forget_sources({each.lane for each in gone})
         for name, query in self.queries.items():
             self._ask(name, query.plans)
         added = [each.definition.name for each in self._joins.joins if each.lane not in before]
@@ -491,6 +487,37 @@ class Execution:
                 dropped=[each.definition.name for each in gone][:_MOST_NAMED],
             )
         self._fit_lanes()
+
+    def set_unions(self, definitions: Mapping[str, UnionDefinition]) -> None:
+        """Answers these UNION ALL views and no others, with what comes to their streams from now on.
+
+        Args:
+            definitions: the views by name.
+        """
+        before = {each.lane for each in self._unions.unions}
+        gone = self._unions.settle(definitions)
+        for each in gone:
+            if each.lane in self.lanes:
+                self.remove_lane(each.lane)
+            self._unions.forget(each)
+        self._forget_sources({each.lane for each in gone})
+        for name, query in self.queries.items():
+            self._ask(name, query.plans)
+        added = [each.definition.name for each in self._unions.unions if each.lane not in before]
+        if gone or added:
+            self._write_catalog()
+            dropped = [each.definition.name for each in gone]
+            self.events.record("unions_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
+        self._fit_lanes()
+
+    def _forget_sources(self, lanes: Set[str]) -> None:
+        """Lets views over those that these lanes answered begin anew, over what answers them from now on."""
+        self._derived = {
+            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
+        }
+        for lane in lanes:
+            self._read_rows(lane)
+        self._needed -= lanes
 
     def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
         """Answers these views with a deadline and no others, with what comes to their streams from now on.
@@ -549,6 +576,7 @@ class Execution:
                 *self._joins.asked(stream),
                 *self._deadlines.asked(stream),
                 *self._refreshed.asked(stream),
+                *self._unions.asked(stream),
             ],
         )
 
@@ -558,7 +586,7 @@ class Execution:
         """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
 
         Args:
-            stream: the stream of the view beneath; `JOINS_NAME` of a join view, which has been set.
+            stream: the stream of the view beneath; `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, which has been set.
             view: the view beneath.
             add: the views over it, by name.
             drop: names of such views.
@@ -583,11 +611,13 @@ class Execution:
         self._fit_lanes()
 
     def _source(self, stream: str, view: str) -> RowSource | None:
-        """A view that others are over; None of a join view that is answered no more."""
-        if stream != JOINS_NAME:
+        """A view that others are over; None of a join view or UNION ALL that is answered no more."""
+        if stream not in (JOINS_NAME, UNIONS_NAME):
             return WindowSource(self.layout, stream, view)
-        joined = self._joins.register.of(view)
-        return None if joined is None else JoinSource(self.layout, joined)
+        answered: RegisteredJoin | RegisteredUnion | None = self._joins.register.of(view)
+        if stream == UNIONS_NAME:
+            answered = self._unions.register.of(view)
+        return None if answered is None else LaneSource(self.layout, answered)
 
     def _read_rows(self, lane: str) -> None:
         """Keeps the logs of those views of a lane that others are over."""
@@ -617,7 +647,12 @@ class Execution:
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
         needs = Needs(
-            self.queries, self._joins, self._deadlines, self._refreshed, tuple(self._derived.values())
+            self.queries,
+            self._joins,
+            self._deadlines,
+            self._refreshed,
+            self._unions,
+            tuple(self._derived.values()),
         )
         needed = {plan.name: plan for plan in needed_lanes(needs)}
         for name in self._needed - needed.keys():
@@ -694,6 +729,8 @@ class Execution:
             yield join.definition.name, "join", join.definition.streams[0]
         for refreshed in self._refreshed.views:
             yield refreshed.definition.name, "refreshed", refreshed.definition.streams[0]
+        for union in self._unions.unions:
+            yield union.definition.name, "union", union.definition.streams[0]
         for deadline in self._deadlines.views:
             yield deadline.definition.name, "deadline", deadline.stream
 
@@ -710,6 +747,8 @@ class Execution:
         lanes += [refreshed_entry(each) for each in self._refreshed.views]
         parts = {name: own for name, own in self._parts.items() if own and name in streams}
         self._catalog.write(streams, views, lanes, parts)
+        lanes += [union_entry(each) for each in self._unions.unions]
+        self._catalog.write(streams, views, lanes)
         self.followers.views_changed()
 
 

@@ -19,6 +19,7 @@ from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
@@ -33,6 +34,7 @@ from penstock.sql.script.statements import (
     sources_of,
 )
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import union_name
 from penstock.sql.windows.query import WindowQuery
 
 
@@ -50,7 +52,7 @@ class View:
     """A declared view.
 
     Attributes:
-        stream: its stream, the first one of a join; of a window view over another view, the rows of that.
+        stream: its stream, the first one of a join or UNION ALL; of a window view over another view, the rows of that.
         query: its query as written.
         definition: its definition over the stream.
         derived: what is known of it besides where it is a window view over another view.
@@ -58,8 +60,21 @@ class View:
 
     stream: str
     query: Query
-    definition: ViewDefinition | WindowDefinition | JoinDefinition | DeadlineDefinition | RefreshedDefinition
+    definition: (
+        ViewDefinition
+        | WindowDefinition
+        | JoinDefinition
+        | DeadlineDefinition
+        | RefreshedDefinition
+        | UnionDefinition
+    )
     derived: DerivedView | None = None
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it is a UNION ALL in FROM of other views, and leaves with the last of them."""
+        definition = self.definition
+        return isinstance(definition, UnionDefinition) and definition.name == union_name(definition.sql)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +167,8 @@ class Declared:
 
     def put(self, name: str, view: View) -> None:
         """Adds a view, or redefines one."""
-        if name in self.views:
+        before = self.views.get(name)
+        if before is not None:
             self._unlink(name)
         self.views[name] = view
         self.spelled[name.upper()] = name
@@ -160,13 +176,26 @@ class Declared:
         for source, _ in sources_of(view.query):
             if source.upper() in self.spelled:
                 self._above(source.upper())[name] = None
+        if before is not None:
+            self._drop_inner(before.query)
 
     def drop(self, name: str) -> None:
         """Removes a view; see `refuse_loose_ends`."""
         self._unlink(name)
+        query = self.views[name].query
         del self.views[name], self.spelled[name.upper()]
         self.retained.pop(name, None)
         self.touched[name] = None
+        self._drop_inner(query)
+
+    def _drop_inner(self, query: Query) -> None:
+        """Removes the UNION ALL that a query had in FROM, unless something else reads it."""
+        for source, _ in sources_of(query):
+            name = self.spelled.get(source.upper())
+            if name is None or not self.views[name].is_inner or self.above.get(name.upper()):
+                continue
+            if all(sink.view != name for sink in self.sinks):
+                self.drop(name)
 
     def _unlink(self, name: str) -> None:
         for source, _ in sources_of(self.views[name].query):
@@ -264,6 +293,15 @@ class Declared:
         }
 
     @property
+    def unions(self) -> dict[str, UnionDefinition]:
+        """The UNION ALL views."""
+        return {
+            name: view.definition
+            for name, view in self.views.items()
+            if isinstance(view.definition, UnionDefinition)
+        }
+
+    @property
     def relations(self) -> list[Relation]:
         """The streams and static tables, as join views see them."""
         streams = (
@@ -292,18 +330,20 @@ class Declared:
             *(view for view, each in self.joins.items() if stream in each.streams),
             *(view for view, (on, _) in self.deadlines.items() if on == stream),
             *(view for view, each in self.refreshed.items() if stream in each.streams),
+            *(view for view, each in self.unions.items() if stream in each.streams),
         ]
 
     @property
     def mapped(self) -> set[str]:
-        """The streams whose tuples are read from their logs: by join views, views with a deadline and refreshed views."""
+        """The streams whose tuples are read from their logs: by join views, UNION ALL, views with a deadline and refreshed views."""
         read = {stream for each in self.joins.values() for stream in each.streams}
         read.update(stream for each in self.refreshed.values() for stream in each.streams)
+        read.update(stream for each in self.unions.values() for stream in each.streams)
         return read.union(stream for stream, _ in self.deadlines.values())
 
     @property
     def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:
-        """The window views over other views, by the stream and the name of that one; that of a join view is `JOINS_NAME`."""
+        """The window views over other views, by the stream and the name of that one; that of a join view is `JOINS_NAME`, of a UNION ALL `UNIONS_NAME`."""
         found: dict[tuple[str, str], dict[str, DerivedView]] = {}
         for name, view in self.views.items():
             if (derived := view.derived) is not None:

@@ -27,6 +27,7 @@ from penstock.spark.sessions.zone import session_zone
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.query import JoinQuery
@@ -52,7 +53,7 @@ def define_selection(name: str, text: str, flat: SelectQuery, source: Source) ->
     """
     projection = _projection(flat, source)
     condition = flat.where or "TRUE"
-    return ViewDefinition(name, _identity(name, text, condition, projection), text, condition, projection)
+    return ViewDefinition(name, identity_of(name, text, condition, projection), text, condition, projection)
 
 
 def check_projections(
@@ -71,6 +72,13 @@ def check_projections(
         DuplicateNameError: two columns of one name, in whatever case.
         SqlError: another mistake in a SELECT list.
     """
+    check_expressions(queries, host)
+    for query, names in zip(queries, column_names(queries, columns, host), strict=True):
+        _refuse_repeated(query.projection or (), names)
+
+
+def check_expressions(queries: Sequence[SelectQuery], host: SparkExpressionHost) -> None:
+    """Makes sure that Spark can compute the SELECT lists of queries; see `check_projections`."""
     outputs = [output for query in queries for output in query.projection or () if not output.is_star]
     try:
         host.types([output.expression for output in outputs])
@@ -85,8 +93,6 @@ def check_projections(
                     type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
                 ) from None
         raise
-    for query, names in zip(queries, column_names(queries, columns, host), strict=True):
-        _refuse_repeated(query.projection or (), names)
 
 
 def column_names(
@@ -146,7 +152,7 @@ def define_window(
     """
     _check_window(name, flat, bind_window(flat, name, arrow_schema(source.schema), host), source)
     kind = RunningDefinition if flat.is_running else WindowDefinition
-    return kind(name, _identity(name, text, below), text, below)
+    return kind(name, identity_of(name, text, below), text, below)
 
 
 def define_deadline(
@@ -177,7 +183,7 @@ def define_deadline(
     bound = bind_deadline(flat, name, schema, host, users)
     _check_window(name, flat, bound.window, source)
     compile_demands(only(demand_of(bound)), schema, host)
-    return DeadlineDefinition(name, _identity(name, text, below), text, bound, below)
+    return DeadlineDefinition(name, identity_of(name, text, below), text, bound, below)
 
 
 def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Source) -> None:
@@ -193,7 +199,7 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
                 len(call.clause.text),
             )
         _check_computable(call, aggregate, bound, arrow_schema(source.schema))
-    _refuse_reserved(name, [output.name for output in bound.outputs])
+    refuse_reserved(name, [output.name for output in bound.outputs])
     if flat.is_running:
         _check_state_ttl(flat, source)
         return
@@ -255,12 +261,12 @@ def define_join(
             "fail, conditions on one input, and AND of these."
         )
         raise clause.error(UnsupportedError, message, 0, len(clause.text))
-    _refuse_reserved(name, [output.name for output in plan.outputs])
+    refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     # what the stored plan was bound under: one that means something else by now is another view
     zone = session_zone(spark)
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
-    identity = _identity(name, text, below, (*outputs, ("", zone), *kept))
+    identity = identity_of(name, text, below, (*outputs, ("", zone), *kept))
     return JoinDefinition(name, identity, text, plan, below), warnings
 
 
@@ -269,33 +275,55 @@ def define_derived(
     text: str,
     flat: WindowQuery,
     below: tuple[tuple[str, str], ...],
-    beneath: tuple[str, WindowDefinition | JoinDefinition],
+    beneath: tuple[str, WindowDefinition | JoinDefinition | UnionDefinition],
     columns: StructType,
     host: SparkExpressionHost,
 ) -> DerivedView:
-    """The definition of a window view over a window or join view.
+    """The definition of a window view over a window or join view or a UNION ALL.
 
     Args:
         name: the view's name.
         text: its query as written.
         flat: the query over the view beneath.
         below: (name, text) of the views it selects from, directly or through others.
-        beneath: the stream of the view beneath, `JOINS_NAME` of a join view, and its definition.
+        beneath: the stream of the view beneath, `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, and its definition.
         columns: of the view beneath, see `rows_schema`.
         host: Spark's analysis of expressions over them.
 
     Raises:
-        SqlError: a mistake in the query; or the windows of one over a join view are over no event time of its rows.
+        SqlError: a mistake in the query; or the windows of one over a join view or UNION ALL are over no event time of its rows.
         InputError: a reserved name is used.
     """
     assert flat.over is not None, "it is over another view"
     bound = bind_window(flat, name, arrow_schema(columns), host)
-    _refuse_reserved(name, [output.name for output in bound.outputs])
+    refuse_reserved(name, [output.name for output in bound.outputs])
     kind = RunningDefinition if flat.is_running else WindowDefinition
-    known = kind(name, _identity(name, text, below), text, below)
+    known = kind(name, identity_of(name, text, below), text, below)
     stream, definition = beneath
-    over = flat.over if isinstance(flat.over, Beneath) else _join_time(flat, flat.over.column, definition)
+    over: Beneath | JoinTime
+    if isinstance(flat.over, Beneath):
+        over = flat.over
+    elif isinstance(definition, UnionDefinition):
+        over = _united_time(flat, flat.over.column, definition)
+    else:
+        over = _join_time(flat, flat.over.column, definition)
     return DerivedView(known, bound, stream, definition.name, over, definition.id)
+
+
+def _united_time(flat: WindowQuery, column: str, definition: UnionDefinition) -> JoinTime:
+    """What a window over a UNION ALL is over."""
+    if flat.is_running:
+        return JoinTime("", 0)
+    times = [each.name for each in definition.outputs if each.is_time]
+    own = next((name for name in times if name.upper() == column.upper()), None)
+    if own is None:
+        allowed = ", ".join(times) or "none; select the event time of each stream in the same place"
+        message = (
+            "A window over a UNION ALL is over a column that is the event time of the stream in every branch. "
+            f"Columns that are one: {allowed}"
+        )
+        raise flat.time_clause.error(UnsupportedError, message, 0, len(flat.time_clause.text))
+    return JoinTime(own, 0)
 
 
 def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | JoinDefinition) -> JoinTime:
@@ -341,7 +369,12 @@ def rows_schema(flat: WindowQuery, name: str, source: Source, host: SparkExpress
     return columns
 
 
-def _refuse_reserved(name: str, columns: Iterable[str]) -> None:
+def refuse_reserved(name: str, columns: Iterable[str]) -> None:
+    """Make sure that no column of a view has a name that its rows have for themselves.
+
+    Raises:
+        InputError: one has.
+    """
     for column in columns:
         if column.lower() == ROW:
             raise InputError(
@@ -371,7 +404,8 @@ def _check_computable(
         raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text)) from None
 
 
-def _identity(name: str, *parts: object) -> str:
+def identity_of(name: str, *parts: object) -> str:
+    """Return what identifies a definition: the view's name, and all that its answer depends on."""
     return f"{name}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
 

@@ -19,6 +19,7 @@ from penstock.spark.results.window_schemas import own_schema
 from penstock.spark.sinks.declared import Sink, SinkView
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.refreshed import RefreshedDefinition
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.script.statements import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
@@ -73,6 +74,8 @@ def view_of(declared: Declared, name: str) -> SinkView:
         return SinkView(name, row_schema(plan), None, has_windows=False, changes=plan.withdraws)
     if isinstance(view.definition, RefreshedDefinition):
         return SinkView(name, view.definition.schema, None, has_windows=False, changes=True)
+    if isinstance(view.definition, UnionDefinition):
+        return SinkView(name, view.definition.schema, None, has_windows=False, changes=False)
     bound = _window(declared, name)
     if bound is not None:
         return SinkView(

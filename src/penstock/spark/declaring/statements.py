@@ -18,7 +18,7 @@ from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
-from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.declaring.declared import Declared, RuleSet, Stream, View
 from penstock.spark.declaring.definitions import (
     check_projections,
@@ -43,6 +43,7 @@ from penstock.spark.declaring.rule_sets import (
     keep_last_definitions,
     refuse_unknown,
 )
+from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
@@ -53,6 +54,7 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
+from penstock.spark.lanes.unions.explaining import explain_union
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
@@ -73,6 +75,7 @@ from penstock.spark.storage.bindings import (
 from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
+from penstock.spark.storage.unions import UNIONS_NAME, UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.query import RefreshedQuery
@@ -91,6 +94,7 @@ from penstock.sql.script.statements import (
 )
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
 
 
@@ -202,7 +206,12 @@ class Declaring:
         ruled = {name for path in kept_rules for name in staged.rules[path].views}
         staged.rules = {path: rules for path, rules in staged.rules.items() if path in kept_rules}
         dropped = [
-            name for name in before if name not in wanted and name not in targets and name not in ruled
+            name
+            for name in before
+            if name not in wanted
+            and name not in targets
+            and name not in ruled
+            and not staged.views[name].is_inner
         ]
         # views over those of other rules are declared anew behind the rules
         over = [name for name in staged.dependents(dropped) if name in wanted or name in targets]
@@ -340,6 +349,7 @@ class Declaring:
         shapes = SelectionShapes()
         taken = {name.upper() for name in (*staged.tables, *staged.streams)}
         written: dict[str, tuple[Query, str]] = {}
+        inner: dict[str, tuple[Query, str]] = {}
         for name, view in views.items():
             check_name("view", name)
             if name.upper() in taken:
@@ -353,7 +363,11 @@ class Declaring:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
+            if isinstance(query, WindowQuery) and query.inner is not None:
+                inner[query.source] = query.inner, query.inner.clause.text
+                query = replace(query, inner=None)
             written[known_as] = (query, text)
+        written = {name: each for name, each in inner.items() if name not in staged.views} | written
         known = staged.queries
         for name in staged.dependents([name for name in written if name in staged.views]):
             view_ = staged.views[name]
@@ -373,6 +387,9 @@ class Declaring:
                 check_length("view", name)
             if isinstance(flat, JoinQuery):
                 staged.put(name, self._joined(staged, name, (query, text), flat, below))
+                continue
+            if isinstance(flat, UnionQuery):
+                staged.put(name, self._united(staged, name, (query, text), flat, below))
                 continue
             if isinstance(flat, WindowQuery) and flat.over is not None:
                 staged.put(name, self._derived(staged, name, (query, text), flat, below))
@@ -461,6 +478,8 @@ class Declaring:
             )
         for refreshed in declared.refreshed.values():
             lines += explain_refreshed(refreshed)
+        for union in declared.unions.values():
+            lines += explain_union(union)
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
@@ -507,7 +526,7 @@ class Declaring:
         flat: WindowQuery,
         below: tuple[tuple[str, str], ...],
     ) -> View:
-        """A window view over a window or join view, bound to the columns of that.
+        """A window view over a window or join view or a UNION ALL, bound to the columns of that.
 
         Args:
             staged: what is declared; warnings are added.
@@ -520,7 +539,7 @@ class Declaring:
         source = staged.view_name(flat.source)
         check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
         definition = staged.views[source].definition
-        assert isinstance(definition, WindowDefinition | JoinDefinition), (
+        assert isinstance(definition, WindowDefinition | JoinDefinition | UnionDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
         place, columns = columns_beneath(staged, source)
@@ -566,6 +585,33 @@ class Declaring:
         for stream in definition.streams:
             source, host = staged.streams[stream].source, staged.streams[stream].host
             check_demands(definition.plan, stream, source, host)
+        return View(definition.streams[0], query, definition)
+
+    def _united(
+        self,
+        staged: Declared,
+        name: str,
+        written: tuple[Query, str],
+        flat: UnionQuery,
+        below: tuple[tuple[str, str], ...],
+    ) -> View:
+        """A UNION ALL view, with the conditions of its branches bound.
+
+        Args:
+            staged: what is declared; warnings are added.
+            name: the view's name.
+            written: its query and text.
+            flat: its query over streams.
+            below: (name, text) of the views beneath.
+        """
+        query, text = written
+        definition, selections = Uniter(self._spark, staged).define(name, text, flat, below)
+        found: dict[str, None] = {}
+        for stream, selection in selections:
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            bound = self._binder(source.schema, host, declaring=True).bind({name: selection})
+            found.update((warning, None) for _, warning in bound.warnings)
+        staged.warnings[name] = list(found)
         return View(definition.streams[0], query, definition)
 
     def _insert(self, staged: Declared, insert: InsertInto) -> None:
@@ -627,16 +673,18 @@ class Declaring:
 
 
 def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
-    """The columns of the rows of a window or join view, as a view over it sees them, with the stream of that view.
+    """The columns of the rows of a window or join view or a UNION ALL, as a view over it sees them, with the stream of that view.
 
     Args:
         declared: what is declared.
         source: the view's name.
 
     Returns:
-        The stream, `JOINS_NAME` of a join view, and the columns.
+        The stream, `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, and the columns.
     """
     view = declared.views[source]
+    if isinstance(view.definition, UnionDefinition):
+        return UNIONS_NAME, spark_schema(view.definition.schema)
     inner = flatten(view.query, declared.queries)
     if isinstance(inner, WindowQuery):
         stream = declared.streams[view.stream]

@@ -18,6 +18,8 @@ from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.lanes.refreshed.lane import RefreshedLane
 from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.running.lane import RunningLane
+from penstock.spark.lanes.unions.lane import UnionLane
+from penstock.spark.lanes.unions.views import UnionViews
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.publication.kinds import results_of, running_of
 
@@ -46,13 +48,15 @@ class Needs:
         joins: the join views.
         deadlines: the views with a deadline.
         refreshed: the refreshed views.
-        derived: the window views over window and join views, by the one beneath.
+        unions: the UNION ALL views.
+        derived: the window views over window, join and UNION ALL views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
     joins: JoinViews
     deadlines: DeadlineViews
     refreshed: RefreshedViews
+    unions: UnionViews
     derived: Sequence[DerivedStream] = ()
 
 
@@ -90,6 +94,14 @@ def _refreshed(needs: Needs) -> Iterator[LanePlan]:
             yield LanePlan(view.lane, streams, partial(RefreshedLane, view, needs.refreshed.tables))
 
 
+def _unions(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a UNION ALL view, once all of its streams run."""
+    for view in needs.unions.unions:
+        streams = view.definition.streams
+        if all(stream in needs.queries for stream in streams):
+            yield LanePlan(view.lane, streams, partial(UnionLane, view))
+
+
 def _derived(needs: Needs) -> Iterator[LanePlan]:
     """A lane a view that window views are over, once its streams run."""
     for each in needs.derived:
@@ -111,6 +123,7 @@ KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
     _joins,
     _deadlines,
     _refreshed,
+    _unions,
     _derived,
 )
 

@@ -22,6 +22,7 @@ from penstock.spark.provenance.joining import joined_rows, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation, is_results_folder
 from penstock.spark.provenance.rows import some_rows
 from penstock.spark.provenance.verdicts import holds
+from penstock.spark.provenance.why import refuse_union
 from penstock.spark.recovery.causes import cause_of
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.storage.joins import JoinDefinition
@@ -30,6 +31,7 @@ from penstock.sql.conditions.outline import outline
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.query_texts import QueryTexts
 
@@ -97,6 +99,8 @@ def backtest(spark: SparkSession, declared: Declared, view: str, wanted: Wanted)
     """
     name = declared.view_name(view)
     flat = flatten(declared.views[name].query, declared.queries)
+    refuse_union(name, flat)
+    assert not isinstance(flat, UnionQuery), "it was refused"
     read = _Read(spark, declared, wanted)
     try:
         if isinstance(flat, SelectQuery):
@@ -217,7 +221,8 @@ def _window_rows(read: _Read, name: str, flat: WindowQuery) -> DataFrame:
     else:
         below = read.declared.view_name(flat.source)
         inner = flatten(read.declared.views[below].query, read.declared.queries)
-        assert not isinstance(inner, SelectQuery), "it is a window or join view"
+        refuse_union(below, inner)
+        assert not isinstance(inner, SelectQuery | UnionQuery), "it is a window or join view"
         tuples = _rows(read, below, inner)[0].drop(_OF)
     if flat.where is not None:
         tuples = tuples.where(holds(spark, outline(flat.where)))

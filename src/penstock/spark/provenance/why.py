@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import InputError, UnknownNameError, UnsupportedError
 from penstock.monitor.figures import shortened
 from penstock.monitor.folder import folder_layout, quarantined_records
 from penstock.provenance import Conjunct, Partners, Why
@@ -35,6 +35,7 @@ from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query
 from penstock.sql.script.views import FlatQuery, flatten
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
 
 #: partners that are shown of each input
@@ -92,6 +93,7 @@ def why(spark: SparkSession, declared: Declared, view: str, asked: Asked, max_re
     name = declared.view_name(view)
     found = declared.views[name]
     flat = flatten(found.query, declared.queries)
+    refuse_union(name, flat)
     target = _target(spark, declared, name, flat, asked)
     given, reason, origin = _given(spark, target, asked, max_record_bytes)
     columns = target.relation.schema.fieldNames()
@@ -156,8 +158,20 @@ def _whole(
     return told
 
 
+def refuse_union(name: str, flat: FlatQuery) -> None:
+    """Make sure that a view is no UNION ALL: a tuple is judged by the conditions of one selection.
+
+    Raises:
+        UnsupportedError: it is one.
+    """
+    if isinstance(flat, UnionQuery):
+        message = f"View {name} is a UNION ALL. Declare one of its branches as a view, and ask about that."
+        raise flat.clause.error(UnsupportedError, message, 0, len(flat.clause.text))
+
+
 def _target(spark: SparkSession, declared: Declared, name: str, flat: FlatQuery, asked: Asked) -> _Target:
     view = declared.views[name]
+    assert not isinstance(flat, UnionQuery), "it was refused"
     if isinstance(flat, JoinQuery):
         assert isinstance(view.definition, JoinDefinition)
         return _join_target(spark, declared, name, view.definition, asked)
@@ -186,12 +200,12 @@ def _owned(declared: Declared, name: str, flat: SelectQuery | WindowQuery) -> It
             # selections over it are conditions on groups
             chain.clear()
         chain.append((source, query))
-        assert not isinstance(query, JoinQuery | RefreshedQuery), "it is over neither"
+        assert not isinstance(query, JoinQuery | RefreshedQuery | UnionQuery), "it is over none of these"
         source = declared.spelled.get(query.source.upper())
     owners = [
         owner
         for owner, query in reversed(chain)
-        if not isinstance(query, JoinQuery | RefreshedQuery)
+        if not isinstance(query, JoinQuery | RefreshedQuery | UnionQuery)
         for _ in query.conditions
     ]
     for owner, clause in zip(owners, flat.conditions, strict=True):

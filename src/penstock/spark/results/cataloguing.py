@@ -20,6 +20,7 @@ from penstock.spark.storage.formats import EITHER_CATALOG
 from penstock.spark.storage.joins import JOINS_NAME
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.shared_maps import SharedMap
+from penstock.spark.storage.unions import UNIONS_NAME
 
 Definition = ViewDefinition | WindowDefinition
 #: of an entry: the view aggregates without a window
@@ -104,8 +105,8 @@ class CatalogWriter:
             if said != (known["streams"].get(name), queries.get(name)):
                 known["streams"][name], queries[name] = said
                 self._is_changed = True
-        # views over window views and joins, all of which are gone
-        over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME))
+        # views over window views, joins and UNION ALL, all of which are gone
+        over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME, UNIONS_NAME))
         for stream in self._answered:
             if stream.startswith(over) and stream not in views:
                 self._answer(stream, {})

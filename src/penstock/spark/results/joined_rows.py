@@ -26,11 +26,14 @@ from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import RegisteredRefresh, refreshed_lane
 from penstock.spark.storage.store_paths import StorePath
+from penstock.spark.storage.unions import RegisteredUnion, union_lane
 
-#: of a view in the catalog: the numbers of the lanes that have answered it; join views and refreshed views have it
+#: of a view in the catalog: the numbers of the lanes that have answered it; join, refreshed and UNION ALL views have it
 LANES = "lanes"
 #: of a refreshed view in the catalog: the least seconds between two answers; no other views have it
 REFRESH_SECONDS = "refresh_seconds"
+#: of a UNION ALL view in the catalog: the number of its selections; no other views have it
+BRANCHES = "branches"
 #: of a join view in the catalog: the static tables that it joins
 TABLES = "tables"
 #: of a join view in the catalog: whether some of its rows may be withdrawn
@@ -93,10 +96,32 @@ def refreshed_entry(registered: RegisteredRefresh) -> dict[str, Any]:
     }
 
 
+def union_entry(registered: RegisteredUnion) -> dict[str, Any]:
+    """What the catalog says of a UNION ALL view."""
+    definition = registered.definition
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "sql": definition.sql,
+        "beneath": definition.beneath,
+        "streams": definition.streams,
+        "columns": spark_schema(definition.schema).jsonValue(),
+        LANES: [*registered.before, registered.number],
+        BRANCHES: len(definition.branches),
+    }
+
+
 def lanes_of(entry: Mapping[str, Any]) -> list[tuple[int, str]]:
     """The lanes that have answered a view, by its entry in the catalog: number and name."""
-    named = refreshed_lane if REFRESH_SECONDS in entry else join_lane
+    named = {"refreshed": refreshed_lane, "union": union_lane, "join": join_lane}[kind_of_lane(entry)]
     return [(number, named(number)) for number in entry[LANES]]
+
+
+def kind_of_lane(entry: Mapping[str, Any]) -> str:
+    """What a view with a lane of its own is, by its entry in the catalog: `refreshed`, `union` or `join`."""
+    if REFRESH_SECONDS in entry:
+        return "refreshed"
+    return "union" if BRANCHES in entry else "join"
 
 
 def joined_schema(entry: Mapping[str, Any]) -> StructType:

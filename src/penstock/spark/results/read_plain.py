@@ -159,7 +159,7 @@ def window_revisions(layout: Layout, view: str, most: int) -> tuple[pa.Table, Ma
     """
     name, entry = find_view(layout, view, revisions=True)
     if LANES in entry:
-        raise UnknownNameError(f"View {name} is a join view; it has no windows.")
+        raise UnknownNameError(f"View {name} has no windows.")
     readable = require_readable(layout, entry["stream"], name, entry["id"])
     table, is_whole = _published(layout, entry["stream"], name, readable, most)
     return table, readable.marks, is_whole

@@ -275,6 +275,11 @@ class Layout:
         return StoredDocument(self.ledger, ("refreshed",))
 
     @property
+    def unions(self) -> StoredDocument:
+        """The UNION ALL views and the lanes that answer them."""
+        return StoredDocument(self.ledger, ("unions",))
+
+    @property
     def plan_statistics(self) -> StoredDocuments:
         """What a lane goes on from when it plans, by lane: it changes speed alone."""
         return StoredDocuments(self.ledger, ("plan_statistics",))

@@ -1,8 +1,10 @@
-"""Parsing the text of one query: a selection, an aggregation over windows, or a join."""
+"""Parsing the text of one query: a selection, an aggregation, a join, or a UNION ALL."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -11,11 +13,15 @@ from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
+from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_selection
+from penstock.sql.unions.parsing import is_union, named_in_from, parse_union, union_in_from, whole
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
+from penstock.sql.windows.query import WindowQuery
 
 #: how a view calls an aggregate of the user's
 _FORM = "SELECT /*+ DEADLINE('3 seconds') */ ... GROUP BY window(time, 'size')"
@@ -51,6 +57,17 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     """Parses the tokens of one query of a script; raises as `parse_query`."""
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
+    if is_union(tokens):
+        return parse_union(script, tokens, partial(parse_tokens, aggregates=aggregates))
+    if not is_join(tokens) and (place := union_in_from(tokens)) is not None:
+        inner = parse_union(
+            script, tokens[place[0] + 1 : place[1]], partial(parse_tokens, aggregates=aggregates)
+        )
+        return _over(
+            inner,
+            parse_tokens(script, named_in_from(script, tokens, place), aggregates),
+            whole(script, tokens),
+        )
     users = {name.upper() for name in aggregates}
     if is_join(tokens):
         _refuse_aggregates(script, tokens, users, _NEEDED)
@@ -66,6 +83,14 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     if parts.hints.deadline_seconds is None and parts.hints.loss is None:
         _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
     return parse_window_query(parts, users)
+
+
+def _over(inner: UnionQuery, query: Query, clause: Clause) -> Query:
+    """A query that has a UNION ALL in FROM."""
+    if isinstance(query, SelectQuery):
+        return replace(inner, clause=clause, selected=(*inner.selected, query))
+    assert isinstance(query, WindowQuery), "joins are read without it"
+    return replace(query, inner=inner)
 
 
 def _is_aggregation(parts: Parts) -> bool:

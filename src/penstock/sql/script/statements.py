@@ -12,12 +12,13 @@ from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
 
 #: sources of tables that INSERT INTO writes to
 SINKS = ("console", "delta", "http", "iceberg", "jdbc", "kafka", "parquet", "postgres")
 #: what a view may be
-Query = SelectQuery | WindowQuery | JoinQuery | RefreshedQuery
+Query = SelectQuery | WindowQuery | JoinQuery | RefreshedQuery | UnionQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,4 +231,12 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
         return tuple((each.source, each.clause) for each in query.sources)
     if isinstance(query, RefreshedQuery):
         return query.sources
+    if isinstance(query, UnionQuery):
+        found: dict[str, tuple[str, Clause]] = {}
+        for branch in query.branches:
+            for name, clause in sources_of(branch):
+                found.setdefault(name.upper(), (name, clause))
+        return tuple(found.values())
+    if isinstance(query, WindowQuery) and query.inner is not None:
+        return sources_of(query.inner)
     return ((query.source, query.source_clause),)

@@ -1,7 +1,7 @@
 """Views on views: a view on selections is one on the table beneath, a selection on a window view a window view, one on a
-join view a join view.
+join view a join view, one on a UNION ALL a UNION ALL.
 
-The rows of a window view and of a join view are a stream of their own: an aggregation over one stays that.
+The rows of a window view, of a join view and of a UNION ALL are a stream of their own: an aggregation over one stays that.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ from penstock.sql.script.statements import Query
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import parse_expression
 from penstock.sql.text.query import Output, SelectQuery
-from penstock.sql.windows.derived import aggregated_over, aggregated_over_join
+from penstock.sql.unions.parsing import ALLOWED_UNION
+from penstock.sql.unions.query import UnionQuery
+from penstock.sql.windows.derived import aggregated_over, aggregated_over_rows
 from penstock.sql.windows.query import WindowQuery
 from penstock.sql.windows.selections import selected_from
 
 #: what lanes answer by themselves
-FlatQuery = SelectQuery | WindowQuery | JoinQuery
+FlatQuery = SelectQuery | WindowQuery | JoinQuery | UnionQuery
 
 
 @overload
 def flatten(query: JoinQuery, views: Mapping[str, Query]) -> JoinQuery: ...
+
+
+@overload
+def flatten(query: UnionQuery, views: Mapping[str, Query]) -> UnionQuery: ...
 
 
 @overload
@@ -41,8 +47,9 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
     """Rewrites a query to one on tables and join views.
 
     Conditions are conjoined; names of the inner view's outputs are replaced by what they stand for. A selection on a
-    window view becomes a window view, one on a join view a join view; an aggregation over either stays that, its source
-    is the view. The inputs of a join that are selections are marked with what they stand for.
+    window view becomes a window view, one on a join view a join view, one on a UNION ALL a UNION ALL; an aggregation over one of these
+    stays that, its source is the view. The inputs of a join that are selections are marked with what they stand for. Selections on a
+    UNION ALL are kept as written: what its columns are called is known once its branches are bound.
 
     Args:
         query: a view on tables or on some of `views`.
@@ -52,21 +59,28 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
         UnknownNameError: a name the inner view does not put out.
         UnsupportedError: it is a refreshed view, or reads one; a selection of an expression without a name, on a view that computes
             columns; an aggregation over a window view that is none over its windows, one over a join view that is none over a
-            column, one over such an aggregation; or a join of a window view or join view.
+            column, one over such an aggregation; or a join or UNION ALL that reads a window view or join view.
     """
     if isinstance(query, RefreshedQuery):
         message = "Spark answers a refreshed view as a whole: only other views have this."
         raise query.clause.error(UnsupportedError, message, 0, len(query.text))
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
-    inner = views.get(query.source.upper())
+    if isinstance(query, UnionQuery):
+        return replace(query, branches=tuple(_flat_branch(branch, views) for branch in query.branches))
+    inner: Query | None = query.inner if isinstance(query, WindowQuery) else None
+    inner = inner or views.get(query.source.upper())
     if inner is None:
         return query
     below = flatten(_not_refreshed(inner, query.source, query.source_clause), views)
     if isinstance(below, JoinQuery):
         if isinstance(query, SelectQuery):
             return replace(below, selected=(*below.selected, query))
-        return aggregated_over_join(query)
+        return aggregated_over_rows(query, "join view")
+    if isinstance(below, UnionQuery):
+        if isinstance(query, SelectQuery):
+            return replace(below, selected=(*below.selected, query))
+        return aggregated_over_rows(query, "UNION ALL")
     if isinstance(below, WindowQuery):
         if isinstance(query, SelectQuery):
             return selected_from(below, query)
@@ -103,9 +117,21 @@ def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
     below = flatten(_not_refreshed(inner, source.source, source.clause), views)
     if isinstance(below, SelectQuery):
         return replace(source, below=below)
-    kind = "join" if isinstance(below, JoinQuery) else "window"
-    message = f"{source.source} is a {kind} view; a join view cannot read it yet. {ALLOWED_JOIN}"
+    kind = {JoinQuery: "join view", UnionQuery: "UNION ALL"}.get(type(below), "window view")
+    message = f"{source.source} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+
+
+def _flat_branch(branch: SelectQuery | UnionQuery, views: Mapping[str, Query]) -> SelectQuery | UnionQuery:
+    below = flatten(branch, views)
+    if isinstance(below, SelectQuery | UnionQuery):
+        return below
+    assert isinstance(branch, SelectQuery), "a UNION ALL stays one"
+    kind, place = "join" if isinstance(below, JoinQuery) else "window", branch.source_clause
+    if isinstance(below, WindowQuery) and below.is_running:
+        kind = "running"
+    message = f"{branch.source} is a {kind} view; a UNION ALL cannot read it yet. {ALLOWED_UNION}"
+    raise place.error(UnsupportedError, message, 0, len(place.text))
 
 
 def _not_refreshed(inner: Query, name: str, clause: Clause) -> FlatQuery:

@@ -1,4 +1,4 @@
-"""Aggregations over window views, windows over the windows of the view beneath, and over join views."""
+"""Aggregations over window views, windows over the windows of the view beneath, and over join views and UNION ALL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         message = f"{query.source} is a running view; an aggregation over it is not supported yet. {ALLOWED_RUNNING}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.over is not None:
-        place, kind = query.source_clause, "join" if isinstance(below.over, BeneathJoin) else "window"
+        place, kind = (
+            query.source_clause,
+            "join or UNION ALL" if isinstance(below.over, BeneathJoin) else "window",
+        )
         message = (
             f"{query.source} aggregates a {kind} view; an aggregation over it is not supported yet. "
             f"Allowed: an aggregation over the {kind} view that it reads, a selection over {query.source}."
@@ -69,18 +72,19 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     return replace(query, time=time, over=Beneath(below.windows, moment))
 
 
-def aggregated_over_join(query: WindowQuery) -> WindowQuery:
-    """An aggregation over a join view.
+def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
+    """An aggregation over a join view or a UNION ALL.
 
     Args:
         query: the aggregation as it was written.
+        kind: what it is over, in words.
 
     Raises:
         UnsupportedError: its windows are over no column of the view, or it has hints.
     """
     _refuse_hints(
         query,
-        f"Hints are not supported over join view {query.source} yet. Remove the hint.",
+        f"Hints are not supported over {kind} {query.source} yet. Remove the hint.",
     )
     if query.is_running:
         return replace(query, over=BeneathJoin(""))
@@ -88,7 +92,7 @@ def aggregated_over_join(query: WindowQuery) -> WindowQuery:
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     if name is None:
         place = query.time_clause
-        message = f"A window over join view {query.source} needs a column of it that is the event time of one of its streams."
+        message = f"A window over {kind} {query.source} needs a column of it that is the event time of one of its streams."
         raise place.error(UnsupportedError, message, 0, len(place.text))
     return replace(query, over=BeneathJoin(name))
 

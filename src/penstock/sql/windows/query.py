@@ -11,6 +11,7 @@ from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.query import Output, SelectQuery
+from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 
 #: the window's name in the expressions over groups; a struct of `start` and `end`
@@ -74,7 +75,7 @@ class Beneath:
 
 @dataclass(frozen=True, slots=True)
 class BeneathJoin:
-    """The join view whose rows a window view aggregates.
+    """The join view or UNION ALL whose rows a window view aggregates.
 
     Attributes:
         column: its column that is a row's time; "" for a running view.
@@ -106,7 +107,8 @@ class WindowQuery:
             The texts of `group_by` and of the clauses are over these columns, all others
             over the source's.
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
-        over: of an aggregation over a window or join view, that one; it is the source, and all texts are over its columns.
+        over: of an aggregation over a window or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
+        inner: the UNION ALL in FROM, whose name `source` is; None: FROM names a table or view.
         hints: Penstock's hints.
     """
 
@@ -125,6 +127,7 @@ class WindowQuery:
     below: tuple[Output, ...] | None = None
     selected: tuple[WindowQuery, SelectQuery] | None = None
     over: Beneath | BeneathJoin | None = None
+    inner: UnionQuery | None = None
     hints: Hints = field(default_factory=Hints)
 
     @property

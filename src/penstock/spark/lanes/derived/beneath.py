@@ -1,4 +1,4 @@
-"""What derived views are over: rows of a window view, of which the newest revision counts, or of a join view, which only come."""
+"""What derived views are over: rows of a window view, of which the newest revision counts, or of a join view or UNION ALL, which only come."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from penstock.spark.results.window_schemas import (
 from penstock.spark.storage.joins import RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
+from penstock.spark.storage.unions import RegisteredUnion, UnionDefinition, union_lane
 from penstock.sql.windows.query import Beneath
 
 #: by which end of its window a row of a window view lies in time, and how far before that
@@ -140,11 +141,11 @@ class WindowSource:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSource:
-    """A join view; see `RowSource`."""
+class LaneSource:
+    """A join view or a UNION ALL, which has a lane of its own; see `RowSource`."""
 
     layout: Layout
-    joined: RegisteredJoin
+    answered: RegisteredJoin | RegisteredUnion
 
     @property
     def name(self) -> str:
@@ -154,24 +155,36 @@ class JoinSource:
     @property
     def view(self) -> str:
         """See `RowSource`."""
-        return self.joined.definition.name
+        return self.answered.definition.name
 
     @property
     def lane(self) -> str:
         """See `RowSource`."""
-        return self.joined.lane
+        return self.answered.lane
 
     @property
     def streams(self) -> tuple[str, ...]:
         """See `RowSource`."""
-        return self.joined.definition.streams
+        return self.answered.definition.streams
 
     def rows(self, over: Answered, progress: Progress, files: PublishedRows) -> RowsBeneath | None:
         """See `RowSource`."""
-        if progress.operator != self.joined.number:
+        if progress.operator != self.answered.number:
             return None
-        assert isinstance(over.beneath, JoinTime), "it is over a join view"
-        return JoinedRows(self, over.beneath, progress, files)
+        assert isinstance(over.beneath, JoinTime), "it is over no window view"
+        return LaneRows(self, over.beneath, progress, files)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
+        definition = self.answered.definition
+        return definition.schema if isinstance(definition, UnionDefinition) else row_schema(definition.plan)
+
+    @property
+    def lanes(self) -> list[tuple[int, str]]:
+        """Number and name of each lane that has answered the view."""
+        named = union_lane if isinstance(self.answered, RegisteredUnion) else join_lane
+        return [(number, named(number)) for number in (*self.answered.before, self.answered.number)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +252,10 @@ class WindowRows:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedRows:
-    """The rows of a join view, which are never withdrawn; see `RowsBeneath`."""
+class LaneRows:
+    """The rows of a join view or UNION ALL, which are never withdrawn; see `RowsBeneath`."""
 
-    source: JoinSource
+    source: LaneSource
     time: JoinTime
     progress: Progress
     files: PublishedRows
@@ -250,7 +263,7 @@ class JoinedRows:
     @property
     def columns(self) -> StructType:
         """See `RowsBeneath`."""
-        return spark_schema(row_schema(self.source.joined.definition.plan))
+        return spark_schema(self.source.schema)
 
     @property
     def column(self) -> str:
@@ -273,20 +286,18 @@ class JoinedRows:
 
     def read(self, spans: Spans, windows: Windows) -> FoundRows:
         """See `RowsBeneath`."""
-        definition = self.source.joined.definition
-        schema = row_schema(definition.plan)
+        schema = self.source.schema
         spans = [(max(first, EARLIEST), min(last, LATEST + 1)) for first, last in spans]
         rows = pa.concat_tables(
-            [self.files.read(paths, schema, self.column, spans) for paths in self._paths(definition.name)]
+            [self.files.read(paths, schema, self.column, spans) for paths in self._paths()]
         )
         worth = Worth(None, self._reached)
         return FoundRows(rows, dict.fromkeys(self._ends(rows, windows).tolist(), worth))
 
     def whole(self) -> pa.Table:
         """See `RowsBeneath`."""
-        definition = self.source.joined.definition
-        schema = row_schema(definition.plan)
-        return pa.concat_tables([self.files.whole(paths, schema) for paths in self._paths(definition.name)])
+        schema = self.source.schema
+        return pa.concat_tables([self.files.whole(paths, schema) for paths in self._paths()])
 
     @property
     def _reached(self) -> int:
@@ -297,13 +308,11 @@ class JoinedRows:
     def _ends(self, rows: pa.Table, windows: Windows) -> npt.NDArray[np.int64]:
         return ends_of(windows, moments(rows, self.column))
 
-    def _paths(self, view: str) -> Iterator[list[StorePath]]:
+    def _paths(self) -> Iterator[list[StorePath]]:
         """The files of each lane that has answered the view."""
-        for number in (*self.source.joined.before, self.source.joined.number):
-            lane = join_lane(number)
-            yield read_published(self.source.layout, lane).paths(
-                self.source.layout, lane, view_kind(number, view)
-            )
+        for number, lane in self.source.lanes:
+            kind = view_kind(number, self.source.view)
+            yield read_published(self.source.layout, lane).paths(self.source.layout, lane, kind)
 
 
 def _before(moment: int, by: int) -> int:

@@ -1,4 +1,4 @@
-"""The derived lane: window views over the rows of one window or join view, early, corrected and final, and running views.
+"""The derived lane: window views over the rows of one window, join or UNION ALL view, early, corrected and final, and running views.
 
 The rows of the view beneath are in the results folder, all of them; the log says which came with each publication and how far
 the view beneath has come. A cut answers the windows that new rows lie in, and those that have become due or final: it
@@ -23,7 +23,7 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import RowsBeneath
 from penstock.spark.lanes.derived.groups import groups_of
-from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments
+from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, timed
 from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
@@ -103,7 +103,7 @@ class _Due:
 
 
 class DerivedLane(CutLane):
-    """Answers the window views over one window or join view.
+    """Answers the window views over one window, join or UNION ALL view.
 
     Args:
         derived: the view beneath, and those over it.
@@ -196,7 +196,7 @@ class DerivedLane(CutLane):
         for entry in entries:
             for name in entry.files.get(ROWS_FILES, ()):
                 for rows in batches_of(reader.path(ROWS_FILES, name), [beneath.column]):
-                    times = held(moments(rows, beneath.column)) - beneath.back
+                    times = held(moments(timed(rows, beneath.column), beneath.column)) - beneath.back
                     ends.update(ends_of(windows, times).tolist())
         return ends
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.results.window_schemas import ROW
 from penstock.spark.storage.columns import batches_of, conform, metadata_of
 from penstock.spark.storage.store_paths import StorePath
@@ -22,6 +23,8 @@ from penstock.spark.storage.store_paths import StorePath
 #: [from, to) in microseconds, ascending, none touching another
 Spans = Sequence[tuple[int, int]]
 _KEPT_FILES = 10_000
+#: the least and the largest time of a row group that has none
+_NO_TIMES = (AFTER_ALL, BEFORE_ALL)
 
 
 def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -47,6 +50,13 @@ def moments(rows: pa.Table | pa.RecordBatch, column: str) -> npt.NDArray[np.int6
     times = pc.struct_field(times, part) if part else times
     numbers: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def timed(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
+    """The rows that have a time, see `moments`: a UNION ALL has others too."""
+    if column.startswith(f"{ROW}.") or not rows.column(column).null_count:
+        return rows
+    return rows.filter(pc.is_valid(rows.column(column)))
 
 
 class PublishedRows:
@@ -84,7 +94,7 @@ class PublishedRows:
             if not groups:
                 continue
             for batch in batches_of(path, schema.names, groups):
-                own = conform(batch, schema)
+                own = timed(conform(batch, schema), column)
                 inside = _inside(moments(own, column), spans)
                 yield own if inside.all() else own.filter(pa.array(inside))
 
@@ -105,7 +115,8 @@ def _bounds(metadata: pq.FileMetaData, column: str) -> list[tuple[int, int]]:
     )
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(place).statistics
-        found.append((statistics.min_raw, statistics.max_raw))
+        is_empty = statistics is None or not statistics.has_min_max
+        found.append(_NO_TIMES if is_empty else (statistics.min_raw, statistics.max_raw))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Window views over a window view or a join view, as their lane knows them."""
+"""Window views over a window view, a join view or a UNION ALL, as their lane knows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.sql.windows.query import Beneath
 
 @dataclass(frozen=True, slots=True)
 class JoinTime:
-    """What is the time of a row of a join view.
+    """What is the time of a row of a join view or UNION ALL.
 
     Attributes:
         column: its column.
@@ -32,7 +32,7 @@ class DerivedView:
     Attributes:
         definition: the view.
         bound: the view over the columns of the one beneath.
-        stream, view: the view beneath and its stream; of a join view `JOINS_NAME`.
+        stream, view: the view beneath and its stream; of a join view `JOINS_NAME`, of a UNION ALL `UNIONS_NAME`.
         beneath: which time the rows of the view beneath have, and the windows of one that has some.
         below: identifies the definition of the view beneath.
     """

@@ -9,7 +9,7 @@ import { empty } from "../components/states.js";
 import { pager, table } from "../components/table.js";
 
 const LIMIT = 50;
-const KINDS = [["", "every kind"], ["selection", "selections"], ["windows", "window views"], ["running", "running views"], ["join", "joins"], ["deadline", "deadline views"], ["refreshed", "refreshed views"]];
+const KINDS = [["", "every kind"], ["selection", "selections"], ["windows", "window views"], ["running", "running views"], ["join", "joins"], ["deadline", "deadline views"], ["refreshed", "refreshed views"], ["union", "UNION ALL views"]];
 const ONLY = [["", "all"], ["never", "never matched"], ["failing", "failing"], ["errors", "with errors"]];
 const SORTS = [["rows", "rows"], ["rate", "rate"], ["errors", "errors"], ["lag", "lag"], ["name", "name"]];
 

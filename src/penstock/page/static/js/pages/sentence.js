@@ -33,7 +33,8 @@ function subject(totals, streams, lanes) {
   const joins = viewsOf(lanes, "join");
   const deadlines = viewsOf(lanes, "deadlines");
   const refreshed = viewsOf(lanes, "refreshed");
-  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [running, "running view", "running views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"], [refreshed, "refreshed view", "refreshed views"]];
+  const unions = viewsOf(lanes, "union");
+  const kinds = [[rules, "rule", "rules"], [windows, "window view", "window views"], [running, "running view", "running views"], [joins, "join", "joins"], [deadlines, "view with a deadline", "views with a deadline"], [refreshed, "refreshed view", "refreshed views"], [unions, "UNION ALL view", "UNION ALL views"]];
   const named = kinds.filter(([count]) => count).map(([count, one, many]) => counted(count, one, many));
   return list(named.length ? named : [counted(totals.views, "view")]);
 }
