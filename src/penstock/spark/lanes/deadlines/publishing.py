@@ -14,7 +14,7 @@ from penstock.errors import CheckpointError
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.following import ViewStands
 from penstock.spark.lanes.deadlines.ledger import (
-    RELEASED,
+    ANSWERED,
     LateOutcome,
     Outcome,
     counts_of,
@@ -288,7 +288,7 @@ class OutcomePublication:
         """Tells of windows that were taken to be in time, and became visible behind their deadline."""
         now = time.time()
         for view, own in outcomes.items():
-            late = [now - each.instance.deadline for each in own if each.outcome == RELEASED]
+            late = [now - each.instance.deadline for each in own if each.outcome in ANSWERED]
             late = [seconds for seconds in late if seconds > 0]
             if late:
                 self._events.record(
