@@ -58,8 +58,8 @@ def test_windows_that_would_miss_are_sampled_with_bounds_and_corrected(
     folder, out = tmp_path / "rides", tmp_path / "out"
     folder.mkdir()
     engine = Engine(spark, shards=2, deadline_policy="paper").execute(TABLE.format(folder))
-    engine.add_view("v", TEXT.format(HINTS, "rides"))
-    assert "answered from a sample, with error bounds" in str(engine.explain())
+    engine.view("v", TEXT.format(HINTS, "rides"))
+    assert "answered from a sample, with error bounds" in engine.explain()
     run = engine.start(out)
 
     def count(outcome: str) -> int:
@@ -120,7 +120,7 @@ def test_what_has_no_bound_is_refused_by_name(
     engine = Engine(spark, shards=2).execute(TABLE.format(tmp_path))
     text = f"SELECT {HINTS} k, window(ts, '10 seconds') AS w, {select} FROM rides GROUP BY k, w"
     with pytest.raises(UnsupportedError, match=message) as refused:
-        engine.add_view("v", text)
+        engine.view("v", text)
     assert text[refused.value.start : refused.value.end] == place
 
 
@@ -128,12 +128,12 @@ def test_conditions_on_groups_are_refused(spark: SparkSession, tmp_path: Path) -
     engine = Engine(spark, shards=2).execute(TABLE.format(tmp_path))
     text = TEXT.format(HINTS, "rides") + " HAVING count(*) > 3"
     with pytest.raises(UnsupportedError, match="allows no condition on groups"):
-        engine.add_view("v", text)
+        engine.view("v", text)
 
 
 def test_a_column_of_a_bound_gives_way_to_one_of_the_view(spark: SparkSession, tmp_path: Path) -> None:
     engine = Engine(spark, shards=2).execute(TABLE.format(tmp_path))
-    engine.add_view(
+    engine.view(
         "v",
         f"SELECT {HINTS} k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS n_bound FROM rides GROUP BY k, w",
     )

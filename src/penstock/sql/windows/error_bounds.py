@@ -43,7 +43,7 @@ def with_error_bounds(query: WindowQuery, window: BoundWindow) -> BoundWindow:
             raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
     if query.having:
         place = query.having[0].clause
-        message = "LOSS(k, m, 'approximate') allows no condition on groups: estimates would decide which groups are kept. Select from the view instead."
+        message = "LOSS(k, m, 'approximate') allows no condition on groups: estimates would decide which groups are kept. Compare the values where you read the results."
         raise place.error(UnsupportedError, message, 0, len(place.text))
     outputs, taken = list(window.outputs), {output.name for output in window.outputs}
     for written, output in zip(query.outputs, window.outputs, strict=True):

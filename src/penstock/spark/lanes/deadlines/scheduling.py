@@ -181,10 +181,11 @@ class Schedule:
     def _judged(self, ended: Sequence[EndedOrder]) -> Judged:
         """What became of the instances of orders, and what is published of them."""
         judged = Judged()
+        ahead = self._publications.seconds(len(ended)) if ended else 0.0
         for each in ended:
             view, instance = self._views[each.order.instance.view], each.order.instance
             # visible is what has been published
-            self._decisions.pass_time(self._publications.seconds)
+            self._decisions.pass_time(ahead)
             if each.worked is not None:
                 judged.staging.append(each.worked.staging)
             told, reason = self._came_to(view, each)
