@@ -99,6 +99,7 @@ class DeadlineCounts:
         missed: answered too late, or not at all.
         shed: given up before they were computed.
         failed: lost to a function that failed.
+        approximated: answered from a sample before their deadline, with error bounds.
     """
 
     created: int
@@ -106,6 +107,7 @@ class DeadlineCounts:
     missed: int
     shed: int
     failed: int
+    approximated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,8 @@ def view_status(
     if kind == "window":
         windows = WindowCounts(count("early"), count("corrected"), count("final"))
     elif kind == "deadline":
-        outcomes = (count(each) for each in ("created", "released", "missed", "shed", "failed"))
+        names = ("created", "released", "missed", "shed", "failed", "approximated")
+        outcomes = (count(each) for each in names)
         deadline = DeadlineCounts(*outcomes)
     standing, slack = counts.get("standing") or {}, None
     if "slack_policy" in standing:

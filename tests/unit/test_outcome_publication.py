@@ -12,6 +12,7 @@ import pytest
 from penstock.settings import Settings
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.ledger import RELEASED, Instance, Outcome
+from penstock.spark.lanes.deadlines.publication_times import PublicationTimes
 from penstock.spark.lanes.deadlines.publications import Publications
 from penstock.spark.lanes.deadlines.publishing import (
     Judged,
@@ -57,7 +58,7 @@ def test_what_is_settled_during_a_publication_is_published_together() -> None:
         begun.set()
         assert goes_on.wait(10)
 
-    publications = Publications(SimpleNamespace(number=0, seconds=0.0), publish, lambda: None)  # type: ignore[arg-type]
+    publications = Publications(SimpleNamespace(number=0), publish, lambda: None)  # type: ignore[arg-type]
     publications.put(_settled(0))
     assert begun.wait(10)
     publications.put(_settled(1))
@@ -80,7 +81,7 @@ def test_what_a_publication_raises_is_raised_in_the_lane_and_nothing_follows() -
         raise OSError("full")
 
     failed = threading.Event()
-    publications = Publications(SimpleNamespace(number=0, seconds=0.0), publish, failed.set)  # type: ignore[arg-type]
+    publications = Publications(SimpleNamespace(number=0), publish, failed.set)  # type: ignore[arg-type]
     publications.check()
     publications.put(_settled(0))
     publications.close()
@@ -88,3 +89,23 @@ def test_what_a_publication_raises_is_raised_in_the_lane_and_nothing_follows() -
     with pytest.raises(OSError, match="full"):
         publications.check()
     assert len(published) == 1
+
+
+def test_a_publication_of_a_backlog_does_not_slow_the_prediction_of_small_ones() -> None:
+    times = PublicationTimes()
+    assert times.expected(20) == 0.05
+    times.learn(3_250, 9.2)
+    assert times.expected(4_000) == pytest.approx((0.05 + 9.2) / 2)
+    assert times.expected(20) < 0.1, "its share of the only one that is known"
+    times.learn(20, 0.4)
+    times.learn(20, 0.2)
+    assert times.expected(20) == times.expected(200) == pytest.approx(0.3)
+    assert times.expected(1) == 0.05
+    assert times.expected(0) == times.expected(1)
+    assert times.expected(4_000) > 4
+    times.learn(1, 0.1)
+    times.learn(1, 0.01)
+    assert times.expected(3) == pytest.approx(0.055)
+    for _ in range(6):
+        times.learn(20, 0.01)
+    assert times.expected(4_000) < 1, "the large one was long ago"

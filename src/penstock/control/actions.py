@@ -125,12 +125,14 @@ class StartOrder(Action):
         work: what it is worked out from.
         firm: abandon it at its deadline; else its result will be late, but later ones can be carried from it.
         lot: orders of one lot run behind each other on one processor, in one job.
+        sample: work it out from a sample of so many tuples; 0: from all.
     """
 
     number: int
     work: WindowWork
     firm: bool
     lot: int = 0
+    sample: int = 0
 
     def fields(self) -> dict[str, object]:
         """A compact JSON form."""

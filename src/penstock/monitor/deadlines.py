@@ -26,14 +26,17 @@ def deadline_words(view: Mapping[str, Any]) -> str:
     """Format what became of the windows of a view, and its promise.
 
     Args:
-        view: `created`, `released`, `shed`, `missed` and `failed`; where lost windows are answered late `late`, `owed` and
+        view: `created`, `released`, `shed`, `missed`, `failed` and `approximated`; where lost windows are answered late `late`, `owed` and
             `abandoned`; and `standing` where the run has reported it.
     """
     created, released = view.get("created", 0), view.get("released", 0)
-    parts = [f"{released:,} of {counted(created, 'window')} released in time"]
-    if created:
-        parts[0] += f" ({released / created:.1%})"
-    parts += [f"{view[kind]:,} {kind}" for kind in ("shed", "missed", "failed") if view.get(kind)]
+    # neither released nor lost
+    exact = created - view.get("approximated", 0)
+    parts = [f"{released:,} of {counted(exact, 'window')} released in time"]
+    if exact:
+        parts[0] += f" ({released / exact:.1%})"
+    kinds = ("shed", "missed", "failed", "approximated")
+    parts += [f"{view[kind]:,} {kind}" for kind in kinds if view.get(kind)]
     late = {"late": "answered late", "owed": "still to be answered late", "abandoned": "never answered"}
     parts += [f"{view[kind]:,} {words}" for kind, words in late.items() if view.get(kind)]
     if standing := view.get("standing"):

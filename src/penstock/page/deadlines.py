@@ -18,7 +18,7 @@ from penstock.spark.storage.layout import Layout
 
 #: views and windows of one answer
 _MOST_VIEWS, _MOST_WINDOWS = 500, 500
-_OUTCOMES = ("released", "late", "missed", "shed", "failed")
+_OUTCOMES = ("released", "late", "missed", "shed", "failed", "approximated")
 
 Window = dict[str, Any]
 

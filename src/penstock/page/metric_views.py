@@ -8,7 +8,7 @@ from typing import Any
 from penstock.page.metric_families import Family, counter, counts, plain, seconds
 
 #: what became of windows with a deadline
-OUTCOMES = ("released", "shed", "missed", "failed")
+OUTCOMES = ("released", "shed", "missed", "failed", "approximated")
 #: kinds of answers of window views
 ANSWERS = ("early", "corrected", "final", "final_corrected")
 
@@ -179,7 +179,7 @@ JOINS = (
 DEADLINES = (
     Family(
         "penstock_deadline_windows",
-        "Windows of a view by outcome: released in time, shed, missed or failed.",
+        "Windows of a view by outcome: released in time, shed, missed, failed or approximated.",
         counts(*OUTCOMES),
         ("outcome",),
         is_counter=True,

@@ -46,6 +46,7 @@ class DeadlineQuery:
         deadline: D_Q: seconds from an instance's creation to its release.
         constraint: the losses it allows; without the hint all of them, (1, 1).
         incremental: whether an instance can be worked out from the state of an earlier one; else each is worked out afresh.
+        approximate: whether one that would be shed may be answered by a sample.
 
     Raises:
         ValueError: the deadline is not above 0.
@@ -55,6 +56,7 @@ class DeadlineQuery:
     deadline: float
     constraint: LossConstraint = LossConstraint(1, 1)
     incremental: bool = True
+    approximate: bool = False
 
     def __post_init__(self) -> None:
         if not self.deadline > 0:
@@ -125,7 +127,7 @@ class DeadlineView:
         query: its name, deadline and allowance.
         plan: windows, keys and Spark's aggregates over `columns`, and the error bound by which slack lets a window close.
         calls: the user's aggregates, in place of Spark's: the n-th of either is `_an` of a group.
-        late: whether the exact answer of an instance that was shed or missed still comes, as a correction marked so.
+        late: whether the exact answer of an instance that was shed, missed or approximated still comes, as a correction marked so.
         columns: (Spark SQL over the stream's columns, name): what is needed of a tuple, its event time first.
         waits: whether windows wait for late tuples, so that the error bound of `plan` holds; else they close as soon as the
             stream's time has passed their end.

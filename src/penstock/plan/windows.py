@@ -38,6 +38,8 @@ class Windows:
         return range(last - (last - moment - 1) // self.slide * self.slide, last + 1, self.slide)
 
 
+#: in the place of a function, of a view that allows approximate answers: by how much another aggregate of it may be off
+ERROR_BOUND = "error_bound"
 #: in the place of windows: one that holds every tuple, whatever its event time
 ALL_TIME = Windows(1 << 62, 1 << 62)
 

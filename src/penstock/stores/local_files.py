@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from penstock.stores.durable import (
 )
 from penstock.stores.files import Content, Files, StoredFile, checked_name
 
+#: threads that store several files
+_WRITERS = 8
 #: how the hidden names of `durable.beside` look, and those that SQLite adds to them
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{32}(-journal|-wal|-shm)?")
 
@@ -37,11 +40,20 @@ class LocalFiles(Files):
 
     def put_all(self, contents: Mapping[str, Content]) -> None:
         targets = {self._path(name): content for name, content in contents.items()}
-        for target, content in targets.items():
-            make_folder(target.parent)
-            _put(target, content)
-        for folder in {target.parent for target in targets}:
-            sync_folder(folder)
+        folders = {target.parent for target in targets}
+        for folder in folders:
+            make_folder(folder)
+        if len(targets) <= 1:
+            for target, content in targets.items():
+                _put(target, content)
+                sync_folder(target.parent)
+            return
+        # each waits for the disk, which syncs what is asked for at once together
+        with ThreadPoolExecutor(min(_WRITERS, len(targets)), "penstock-files") as threads:
+            for _ in threads.map(_put, targets.keys(), targets.values()):
+                pass
+            for _ in threads.map(sync_folder, folders):
+                pass
 
     def put_new(self, name: str, content: bytes) -> bool:
         path = self._path(name)

@@ -26,7 +26,7 @@ from penstock.operators.windows.shard_state import ShardState, read_state, store
 from penstock.operators.windows.slack_policies import policy_of
 from penstock.operators.windows.view import ViewState
 from penstock.plan.times import BEFORE_ALL
-from penstock.plan.windows import Aggregate, WindowPlan
+from penstock.plan.windows import ERROR_BOUND, Aggregate, WindowPlan
 
 Integers = npt.NDArray[np.int64]
 
@@ -45,7 +45,8 @@ class LearnedSlack:
     """
 
     def __init__(self, plan: WindowPlan, floor: int, most_delay: int, least_horizon: int) -> None:
-        plan = replace(plan, aggregates=plan.aggregates or (_SHARE,))
+        judged = tuple(each for each in plan.aggregates if each.function != ERROR_BOUND)
+        plan = replace(plan, aggregates=judged or (_SHARE,))
         self._plan = plan
         self._keys = [name for name, _ in plan.keys]
         self._parts = Parts.of(plan.aggregates)

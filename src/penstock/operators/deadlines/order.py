@@ -18,6 +18,7 @@ from penstock.operators.deadlines.instances import (
     user_instance,
 )
 from penstock.operators.deadlines.pane_partials import PanePartials, from_panes
+from penstock.operators.deadlines.sampled_order import sampled_instance
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.content import Content
@@ -109,6 +110,19 @@ def work_out_from_panes(
     keys, own = _keyed(plan, tuples)
     found, partials = from_panes(plan.window, keys, extent, own, after, kept, clock)
     return _without_all(found) if found.rows.num_rows else _nothing(plan), partials
+
+
+def work_out_sampled(
+    plan: OrderPlan,
+    sample: Tuples,
+    population: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> WorkedOut:
+    """Works out an instance of a view with error bounds from a sample of its tuples; see `sampled_instance`."""
+    if not len(sample.times):
+        return _nothing(plan)
+    keys, own = _keyed(plan, sample)
+    return _without_all(sampled_instance(plan.window, keys, own.columns, population, clock))
 
 
 def _keyed(plan: OrderPlan, tuples: Tuples) -> tuple[list[str], Tuples]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.deadlines.instances import Extent, Tuples
+from penstock.operators.deadlines.instances import Extent, Integers, Mask, Tuples
 from penstock.operators.joins.tuples import RunSlice
 
 
@@ -23,10 +24,81 @@ def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterabl
     Raises:
         ValueError: a run is sorted by a key, or lacks a column.
     """
-    spans = _joined(extents)
     tables: list[pa.Table] = []
     times = [np.zeros(0, np.int64)]
     entries = [np.zeros(0, np.int64)]
+    for piece in _pieces(runs, columns, _joined(extents)):
+        table, moments, own = pa.Table.from_batches([piece.tuples]), piece.times, piece.entries
+        if piece.meant is not None:
+            table, moments, own = table.filter(pa.array(piece.meant)), moments[piece.meant], own[piece.meant]
+        tables.append(table)
+        times.append(moments)
+        entries.append(own)
+    joined = pa.concat_tables(tables) if tables else pa.table({name: pa.nulls(0) for name in columns})
+    return Tuples(joined, np.concatenate(times), np.concatenate(entries))
+
+
+def sampled_tuples(
+    runs: Iterable[RunSlice], columns: Sequence[str], extent: Extent, size: int
+) -> tuple[Tuples, int]:
+    """A sample without replacement of the tuples of an extent, the same one each time.
+
+    Args:
+        runs, columns: as of `tuples_of`.
+        extent: of an instance.
+        size: tuples that are drawn; all where there are no more.
+
+    Returns:
+        The sample, and how many tuples the extent holds.
+
+    Raises:
+        ValueError: as of `tuples_of`.
+    """
+    pieces = list(_pieces(runs, columns, [(extent.start, extent.end)]))
+    held = [np.flatnonzero(piece.held(extent)) for piece in pieces]
+    ends = np.cumsum([0, *map(len, held)])
+    population = int(ends[-1])
+    random = np.random.default_rng([abs(extent.start), abs(extent.end), extent.entries])
+    drawn = np.sort(random.choice(population, min(size, population), replace=False, shuffle=False))
+    bounds = np.searchsorted(drawn, ends)
+    found = []
+    for number, piece in enumerate(pieces):
+        places = held[number][drawn[bounds[number] : bounds[number + 1]] - ends[number]]
+        table = pa.Table.from_batches([piece.tuples.take(pa.array(places))])
+        found.append(Tuples(table, piece.times[places], piece.entries[places]))
+    nothing = pa.table({name: pa.nulls(0) for name in columns})
+    return Tuples(
+        pa.concat_tables([each.columns for each in found]) if found else nothing,
+        np.concatenate([np.zeros(0, np.int64), *(each.times for each in found)]),
+        np.concatenate([np.zeros(0, np.int64), *(each.entries for each in found)]),
+    ), population
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Tuples of a part of a run.
+
+    Attributes:
+        tuples: some of their columns, as they lie in memory.
+        times: int64[n], microseconds.
+        entries: int64[n].
+        meant: bool[n], which of them the slice of the run is; None: all.
+    """
+
+    tuples: pa.RecordBatch
+    times: Integers
+    entries: Integers
+    meant: Mask | None
+
+    def held(self, extent: Extent) -> Mask:
+        """Which of them are an extent's, whose times all have."""
+        own = self.entries < extent.entries
+        return own if self.meant is None else own & self.meant
+
+
+def _pieces(
+    runs: Iterable[RunSlice], columns: Sequence[str], spans: Sequence[tuple[int, int]]
+) -> Iterator[_Piece]:
     for each in runs:
         if each.run.plan.key:
             raise ValueError(
@@ -34,7 +106,10 @@ def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterabl
             )
         if absent := [name for name in columns if name not in each.run.schema.names]:
             raise ValueError(f"a run has no column {absent[0]}; it has {', '.join(each.run.schema.names)}")
-        tables.append(each.run.schema.empty_table().select(list(columns)))
+        # its types are those of the columns, though it has no tuples
+        schema = pa.schema([each.run.schema.field(name) for name in columns])
+        none = np.zeros(0, np.int64)
+        yield _Piece(pa.RecordBatch.from_pylist([], schema=schema), none, none, None)
         for start, end in () if each.is_empty else spans:
             for number, summary in each.run.parts.items():
                 oldest, newest = summary.oldest, summary.newest
@@ -43,19 +118,12 @@ def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterabl
                 part = each.run.part(number)
                 assert part is not None, "it is in the directory"
                 first, last = np.searchsorted(part.times, (start, end)).tolist()
-                found = part.tuples.select(list(columns)).slice(first, last - first)
                 own = np.full(last - first, each.until, np.int64)
                 if part.entries is not None:
                     own = part.entries[first:last].astype(np.int64) + part.first_entry
-                table, moments = pa.Table.from_batches([found]), part.times[first:last]
-                if not each.is_whole:
-                    meant = (own > each.after) & (own <= each.until)
-                    table, moments, own = table.filter(pa.array(meant)), moments[meant], own[meant]
-                tables.append(table)
-                times.append(moments)
-                entries.append(own)
-    joined = pa.concat_tables(tables) if tables else pa.table({name: pa.nulls(0) for name in columns})
-    return Tuples(joined, np.concatenate(times), np.concatenate(entries))
+                meant = None if each.is_whole else (own > each.after) & (own <= each.until)
+                found = part.tuples.select(list(columns)).slice(first, last - first)
+                yield _Piece(found, part.times[first:last], own, meant)
 
 
 def _joined(extents: Iterable[Extent]) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ from penstock.operators.windows.grouping import (
     without_nulls,
 )
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
-from penstock.plan.windows import Aggregate
+from penstock.plan.windows import ERROR_BOUND, Aggregate
 
 Longs = npt.NDArray[np.int64]
 
@@ -105,6 +105,8 @@ class Parts:
         extremes: dict[tuple[str, str], None] = {}
         sketches: dict[Sketch, None] = {}
         for each in aggregates:
+            if each.function == ERROR_BOUND:
+                continue
             if each.function not in FUNCTIONS:
                 known = ", ".join(sorted(FUNCTIONS))
                 raise InputError(f"no aggregate function {each.function}; known are {known}")
@@ -256,7 +258,7 @@ def ordered(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys: Sequence[str]) -> pa.Array:
-    """The aggregate's result for each row of `merged`; NULL where a sum or mean does not fit its type, as `try_sum`.
+    """The aggregate's result for each row of `merged`; NULL where a sum or mean does not fit its type, as `try_sum`; an error bound is 0.
 
     Args:
         aggregate: which one.
@@ -265,6 +267,8 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
         keys: the grouping columns of both.
     """
     name = aggregate.argument
+    if aggregate.function == ERROR_BOUND:
+        return pa.array(np.zeros(merged.num_rows))
     if name is None:
         return merged.column(ROWS).cast(aggregate.type).combine_chunks()
     match aggregate.function:

@@ -28,15 +28,17 @@ _SPARKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`LOSS(k, m[, 'late'])`.
+    """`LOSS(k, m[, 'late' or 'approximate'])`.
 
     Attributes:
         constraint: at most k of any m consecutive windows miss their deadline.
-        is_late: whether the exact answer of a window that was shed or missed still comes, as a correction marked so.
+        is_late: whether the exact answer of a window that was lost or approximated still comes, as a correction marked so.
+        is_approximate: whether a window that would be shed may be answered by a sample.
     """
 
     constraint: LossConstraint
     is_late: bool = False
+    is_approximate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +209,7 @@ def _loss(arguments: list[str]) -> Loss:
     counts = [number(argument) for argument in arguments[:2]]
     k, m = (each.value if each is not None else None for each in counts) if len(counts) == 2 else (None, None)
     if not (isinstance(k, int) and isinstance(m, int)) or len(arguments) > 3:
-        allowed = (
-            "(k, m) or (k, m, 'late'), k and m whole numbers: at most k of any m consecutive windows may miss"
-        )
+        allowed = "(k, m), (k, m, 'late') or (k, m, 'approximate'), k and m whole numbers: at most k of any m consecutive windows may miss"
         raise ValueError(f"expected {allowed}; got ({given}).")
     if m < 1:
         raise ValueError(f"m, the number of consecutive windows, must be at least 1; got ({given}).")
@@ -221,7 +221,8 @@ def _loss(arguments: list[str]) -> Loss:
         raise ValueError(f"k, the number of windows that may miss, must be at least 0; got ({given}).")
     if k > m:
         raise ValueError(f"k, the number of windows that may miss, must be at most m; got ({given}).")
-    return Loss(LossConstraint(k, m), _third(arguments, "late"))
+    third = _third(arguments, "late", "approximate")
+    return Loss(LossConstraint(k, m), is_late=third is not None, is_approximate=third == "approximate")
 
 
 def _backfill(arguments: list[str]) -> bool:
@@ -230,13 +231,15 @@ def _backfill(arguments: list[str]) -> bool:
     return True
 
 
-def _third(arguments: list[str], word: str) -> bool:
-    """Whether there is a third argument; it says one word."""
+def _third(arguments: list[str], *words: str) -> str | None:
+    """The third argument, one of some words; None: it is absent."""
     if len(arguments) < 3:
-        return False
-    if _word(arguments[2]) != word:
-        raise ValueError(f"the third argument must be '{word}' or absent; got {arguments[2]}.")
-    return True
+        return None
+    word = _word(arguments[2])
+    if word not in words:
+        allowed = " or ".join(f"'{each}'" for each in words)
+        raise ValueError(f"the third argument must be {allowed}, or absent; got {arguments[2]}.")
+    return word
 
 
 def _real(text: str) -> float:

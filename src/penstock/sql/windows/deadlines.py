@@ -13,6 +13,7 @@ from penstock.plan.expressions import ExpressionHost
 from penstock.sql.text.hints import Loss
 from penstock.sql.text.lexing import quote
 from penstock.sql.windows.bind import BoundWindow, WindowBinder
+from penstock.sql.windows.error_bounds import with_error_bounds
 from penstock.sql.windows.query import WindowQuery
 
 #: of a view without LOSS: all its windows may miss, and those that do are not answered late
@@ -50,7 +51,8 @@ def bind_deadline(
         host: Spark's analysis of expressions.
         users: the user's aggregates by name in upper case.
 
-    Raises what `WindowBinder.bind_calling` raises, and UnsupportedError for a bound that no error can be held against.
+    Raises what `WindowBinder.bind_calling` raises, and UnsupportedError for a bound that no error can be held against, or an
+    aggregate whose error cannot be bounded where a window may be approximated.
     """
     window, calls = WindowBinder(schema, host).bind_calling(query, name, users)
     bound = query.hints.max_error
@@ -61,7 +63,10 @@ def bind_deadline(
             query.source_clause.script,
             *query.hints.places["MAX_ERROR"],
         )
-    plan, loss = window.plan, query.hints.loss or _ANY_LOSS
+    loss = query.hints.loss or _ANY_LOSS
+    if loss.is_approximate:
+        window = with_error_bounds(query, window)
+    plan = window.plan
     assert query.hints.deadline_seconds is not None, "it has a deadline"
     # partials of built-in aggregates are kept
     is_incremental = not calls or any(users[call.name.upper()].is_incremental for call in calls)
@@ -71,7 +76,9 @@ def bind_deadline(
     derived = {each.name: each.expression for each in window.derived}
     return BoundDeadline(
         DeadlineView(
-            DeadlineQuery(name, query.hints.deadline_seconds, loss.constraint, is_incremental),
+            DeadlineQuery(
+                name, query.hints.deadline_seconds, loss.constraint, is_incremental, loss.is_approximate
+            ),
             plan,
             calls,
             loss.is_late,

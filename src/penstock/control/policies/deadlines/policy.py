@@ -27,8 +27,9 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
-from penstock.control.policies.deadlines.disciplines import Choice, Discipline, Instance
+from penstock.control.policies.deadlines.disciplines import MISSES, Choice, Discipline, Instance
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
+from penstock.control.policies.deadlines.lots import Lot
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.prediction import (
     CostPredictor,
@@ -37,12 +38,8 @@ from penstock.control.policies.deadlines.prediction import (
     expiration_factor,
 )
 from penstock.control.policies.deadlines.queries import CATCHES_UP, Order, QueryState
+from penstock.control.policies.deadlines.sampling import Sample, sample_ended, samples
 from penstock.control.policies.deadlines.standing import DeadlineStanding
-
-#: a lot is over when so much of the time is that any instance of it has left
-_OF_TIME_LEFT = 0.25
-#: predictions that are added up come out so much longer, seconds
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +55,6 @@ class DeadlineSettings:
     feedback: FeedbackSettings = field(default_factory=FeedbackSettings)
     prediction: PredictionSettings = field(default_factory=PredictionSettings)
     believed: UnitCosts = field(default_factory=UnitCosts)
-
-
-@dataclass(slots=True, eq=False)
-class _Lot:
-    """Orders that are begun together on one processor.
-
-    Attributes:
-        number: tells lots apart.
-        end: when they are predicted to end, by the clock.
-        until: no further order may end later.
-        own: what they take themselves, seconds.
-        orders: how many there are.
-    """
-
-    number: int
-    end: float
-    until: float = inf
-    own: float = 0.0
-    orders: int = 0
-
-    def add(self, order: Order, own: float, now: float) -> None:
-        """An order runs behind those that are there: the first brings what the lot takes beside its orders."""
-        self.end += own if self.orders else order.predicted
-        self.own += own
-        self.until = min(self.until, now + _OF_TIME_LEFT * (order.instance.deadline - now))
-        self.orders += 1
 
 
 class DeadlinePolicy:
@@ -191,6 +162,7 @@ class DeadlinePolicy:
             LossHistory(query.constraint),
             Feedback(settings.feedback, query.constraint),
             CurrentConstraint.of(query.constraint),
+            CostPredictor(query, settings.prediction, settings.believed),
         )
         made.distance = made.history.distance()
         return made
@@ -211,6 +183,9 @@ class DeadlinePolicy:
             return
         order, query.running = query.running, None
         assert order is not None, f"no order of {event.stream!r} runs"
+        if order.is_sample:
+            yield from query.settle(sample_ended(query, order, event, now))
+            return
         counts, satisfied = query.feedback.counts, False
         if isinstance(event, OrderFailed):
             query.outcomes.failed += 1
@@ -241,13 +216,17 @@ class DeadlinePolicy:
     def _choose(self, now: float, event: ProcessorsIdle) -> Iterator[Action]:
         for query in self._queries.values():
             yield from self._expire(query, now)
-        lots = [_Lot(self._lots + number + 1, now) for number in range(event.processors)]
+        lots = [Lot(self._lots + number + 1, now) for number in range(event.processors)]
         self._lots += len(lots)
         filling = list(lots)
         while filling and any(each.instances and each.running is None for each in self._queries.values()):
             lot = min(filling, key=lambda each: each.end)
             busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
             choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
+            sample = self._degraded(choice, lot, now, event.together_seconds, busy)
+            if sample is not None:
+                yield from self._start_sample(sample, lot, now)
+                continue
             if lot.orders and not self._fits(choice, lot, now, event.together_seconds):
                 filling.remove(lot)
                 continue
@@ -266,7 +245,7 @@ class DeadlinePolicy:
             if not order.firm or not order.predicted or not event.together_seconds:
                 filling.remove(lot)
 
-    def _fits(self, choice: Choice, lot: _Lot, now: float, most: float) -> bool:
+    def _fits(self, choice: Choice, lot: Lot, now: float, most: float) -> bool:
         """Whether an order may run behind others of its lot, of which no result is visible before all are worked out."""
         query = choice.run
         if not isinstance(query, QueryState) or not choice.firm:
@@ -274,11 +253,19 @@ class DeadlinePolicy:
         passed_over = next((count for backlog, count, _ in choice.shed if backlog is query), 0)
         instance = query.instances[passed_over]
         seconds = query.predict(instance.span, query.base)[0]
-        own = query.own(seconds)
-        until = min(lot.until, now + _OF_TIME_LEFT * (instance.deadline - now))
-        return seconds > 0 and lot.own + own <= most + _ROUNDING and lot.end + own <= until + _ROUNDING
+        return seconds > 0 and lot.has_room(instance.deadline, query.own(seconds), now, most)
 
-    def _busy(self, now: float, filling: Sequence[_Lot]) -> list[float]:
+    def _degraded(
+        self, choice: Choice, lot: Lot, now: float, most: float, busy: Sequence[float]
+    ) -> Sample | None:
+        """A sample behind which the choice would be the same; None where there is none."""
+        for sample in samples(choice, lot, now, most) if most else ():
+            free = [sample.end, *busy]
+            if _same(choice, self._discipline.choose(list(self._queries.values()), sample.end, free)):
+                return sample
+        return None
+
+    def _busy(self, now: float, filling: Sequence[Lot]) -> list[float]:
         """When each lot of running orders is predicted to end, but for those that are being filled."""
         ends: dict[int, float] = {}
         for query in self._queries.values():
@@ -287,7 +274,7 @@ class DeadlinePolicy:
                 ends[query.running.lot] = max(query.busy_until, ends.get(query.running.lot, 0.0))
         return [end for lot, end in ends.items() if all(each.number != lot for each in filling)]
 
-    def _start(self, query: QueryState, choice: Choice, lot: _Lot) -> Action:
+    def _start(self, query: QueryState, choice: Choice, lot: Lot) -> Action:
         instance = query.instances.popleft()
         seconds, work = query.predict(instance.span, query.base)
         query.running = Order(instance, seconds, work, choice.firm, lot.end, lot.number)
@@ -298,6 +285,23 @@ class DeadlinePolicy:
         stream, version = query.bound.stream, query.bound.version
         return StartOrder(
             stream, version, choice.reason, figures, instance.number, work, choice.firm, lot.number
+        )
+
+    def _start_sample(self, sample: Sample, lot: Lot, now: float) -> Iterator[Action]:
+        query = sample.query
+        for _ in range(sample.count - 1):
+            yield from self._shed(query, MISSES, now)
+        instance = query.instances.popleft()
+        figures = self._figures(query, instance, query.predict(instance.span, query.base)[0], lot.end)
+        figures |= {"sample": sample.size, "sample_seconds": round(sample.seconds, 6)}
+        query.running = Order(
+            instance, sample.seconds, sample.work, True, lot.end, lot.number, is_sample=True
+        )
+        lot.add(query.running, sample.own, now)
+        stream, version = query.bound.stream, query.bound.version
+        reason = "its exact answer would miss its deadline"
+        yield StartOrder(
+            stream, version, reason, figures, instance.number, sample.work, True, lot.number, sample.size
         )
 
     def _shed(self, query: QueryState, reason: str, now: float) -> Iterator[Action]:
@@ -369,3 +373,9 @@ class DeadlinePolicy:
             if query.feedback.overload_begins(ended):
                 reason = f"{ended.satisfied} of {ended.instances} windows met their deadline"
                 yield RaiseOverload(stream, version, reason, figures)
+
+
+def _same(choice: Choice, other: Choice) -> bool:
+    """Whether two choices run and shed the same."""
+    shed, others = ({id(query): count for query, count, _ in each.shed} for each in (choice, other))
+    return choice.run is other.run and choice.firm == other.firm and shed == others

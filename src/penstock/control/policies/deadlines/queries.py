@@ -15,12 +15,14 @@ from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.disciplines import Instance
 from penstock.control.policies.deadlines.feedback import Feedback
 from penstock.control.policies.deadlines.forecast import InstanceForecast
-from penstock.control.policies.deadlines.prediction import CostPredictor
+from penstock.control.policies.deadlines.prediction import CostPredictor, UnitCosts
 from penstock.control.policies.deadlines.standing import Outcomes
 from penstock.plan.deadlines import WindowSpan, WindowWork
 
 #: a query that is behind comes nearer where an order takes so much of what the one before took
 CATCHES_UP = 0.9
+#: what samples cost counts for so long, seconds: later they may be in time again
+_SAMPLES_LAST = 30.0
 #: an order of a query of which none was measured takes so much more of a lot than its kin
 _UNSURE = 2.0
 
@@ -36,6 +38,7 @@ class Order:
         firm: it is abandoned at its deadline.
         started: when it begins, by the clock.
         lot: number of the lot it is in.
+        is_sample: it is worked out from a sample.
     """
 
     instance: Instance
@@ -44,6 +47,7 @@ class Order:
     firm: bool
     started: float
     lot: int
+    is_sample: bool = False
 
     def end(self, now: float) -> float:
         """When it is predicted to end, not before now."""
@@ -59,6 +63,8 @@ class QueryState:
     history: LossHistory
     feedback: Feedback
     constraint: CurrentConstraint
+    #: of orders of samples
+    sampling: CostPredictor
     instances: deque[Instance] = field(default_factory=deque)
     forecast: InstanceForecast = field(default_factory=InstanceForecast)
     running: Order | None = None
@@ -74,7 +80,10 @@ class QueryState:
 
     @property
     def base(self) -> WindowSpan | None:
-        return self.processed if self.running is None else self.running.instance.span
+        # a sample leaves nothing to go on from
+        if self.running is None or self.running.is_sample:
+            return self.processed
+        return self.running.instance.span
 
     @property
     def spread(self) -> float:
@@ -117,6 +126,24 @@ class QueryState:
         order of the query more than its kin took."""
         own = max(0.0, seconds - self.predictor.beside)
         return _UNSURE * own if self.predictor.is_by_kin else own
+
+    def sample_costs(self, tuples: int, now: float) -> UnitCosts:
+        """Unit costs of a sample, as the newest ones had; where none was measured for long, those of exact answers.
+
+        Args:
+            tuples: of the window.
+            now: by the clock.
+        """
+        if now - self.sampling.measured_at <= _SAMPLES_LAST:
+            return self.sampling.costs
+        exact = self.predictor.costs
+        # of orders that were all abandoned nothing but their length is known
+        return exact if exact.new or not tuples else UnitCosts(new=exact.maintenance / tuples)
+
+    def own_of_sample(self, seconds: float) -> float:
+        """What an order of a sample that takes so many seconds takes itself, see `own`."""
+        beside = self.sampling.beside if self.sampling.is_measured else self.predictor.beside
+        return max(0.0, seconds - beside)
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""

@@ -19,6 +19,7 @@ class Outcomes:
         shed: given up by prediction.
         missed: their deadline passed while they waited or were worked on.
         failed: by the user's aggregate.
+        approximated: answered by a sample by their deadline.
     """
 
     created: int = 0
@@ -26,6 +27,7 @@ class Outcomes:
     shed: int = 0
     missed: int = 0
     failed: int = 0
+    approximated: int = 0
 
 
 @dataclass(frozen=True, slots=True)

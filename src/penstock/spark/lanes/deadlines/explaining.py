@@ -26,7 +26,10 @@ def explain_deadline(name: str, stream: str, view: DeadlineView) -> str:
             learned = f"which policy {view.plan.slack} chooses"
         passed += f" + slack, {learned}"
     loss = query.constraint
-    late = "; lost windows are answered late, as revision 1, when cores are idle" if view.late else ""
+    which = "approximated and lost" if query.approximate else "lost"
+    late = f"; {which} windows are answered late, as revision 1, when cores are idle" if view.late else ""
+    if query.approximate:
+        late = f"; a window that would be lost is answered from a sample, with error bounds, where that is in time{late}"
     if not view.calls:
         how = "each window is merged from partial results that are kept of its panes"
     elif query.incremental:

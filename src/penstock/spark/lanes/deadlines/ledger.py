@@ -18,9 +18,17 @@ from penstock.spark.results.misses import LATE, MISSES
 from penstock.spark.results.window_staging import written
 
 #: what may become of an instance
-RELEASED, SHED, MISSED, FAILED = OUTCOMES = ("released", "shed", "missed", "failed")
+RELEASED, SHED, MISSED, FAILED, APPROXIMATED = OUTCOMES = (
+    "released",
+    "shed",
+    "missed",
+    "failed",
+    "approximated",
+)
+#: outcomes with rows
+ANSWERED = (RELEASED, APPROXIMATED)
 #: what is answered late where a view asks for it: another try of what failed would fail again
-OWING = (SHED, MISSED)
+OWING = (SHED, MISSED, APPROXIMATED)
 
 
 @dataclass(frozen=True, slots=True)

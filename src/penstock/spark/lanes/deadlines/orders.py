@@ -20,9 +20,14 @@ from pyspark import cloudpickle
 
 from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
-from penstock.operators.deadlines.order import OrderPlan, work_out, work_out_from_panes
+from penstock.operators.deadlines.order import (
+    OrderPlan,
+    work_out,
+    work_out_from_panes,
+    work_out_sampled,
+)
 from penstock.operators.deadlines.pane_partials import since
-from penstock.operators.deadlines.run_tuples import tuples_of
+from penstock.operators.deadlines.run_tuples import sampled_tuples, tuples_of
 from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
 from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.answers import Answer
@@ -74,6 +79,7 @@ class OrderReport:
         is_kept: the next order can be worked out from partials that this worker keeps.
         uncarried: why this instance did not use the states it was given, or has none for the next; "" otherwise.
         error: the user's, with aggregate, place and cause; "" unless it failed.
+        sampled: tuples in the sample that it was worked out from, and those of the window; None: it is exact.
     """
 
     outcome: str
@@ -87,6 +93,7 @@ class OrderReport:
     is_kept: bool = False
     uncarried: str = ""
     error: str = ""
+    sampled: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class OrderTask:
         state_bytes: states that take more are not carried; 0: none are.
         gives_way: of an order without a deadline: it is abandoned when this file is there; None: never.
         lane: tells the partials that its views keep in workers from those of other lanes; "": none are kept.
+        sample: it is worked out from a sample of so many tuples; 0: from all.
     """
 
     number: int
@@ -120,6 +128,7 @@ class OrderTask:
     state_bytes: int = STATE_BYTES
     gives_way: str | None = None
     lane: str = ""
+    sample: int = 0
 
     @property
     def rows_view(self) -> BoundWindow:
@@ -148,6 +157,8 @@ class OrderTask:
 
     def _work(self, began: float) -> tuple[OrderReport, Answer]:
         plan = OrderPlan(self.view.plan, self.calls)
+        if self.sample:
+            return self._work_sampled(plan, began)
         carried, unused = _loaded(self.carried)
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
         found, is_kept = self._from_panes(plan)
@@ -167,6 +178,22 @@ class OrderTask:
         )
         return report, self._answer(found)
 
+    def _work_sampled(self, plan: OrderPlan, began: float) -> tuple[OrderReport, Answer]:
+        runs = self._slices()
+        with self.runs.named():
+            sample, population = sampled_tuples(runs, plan.columns, self.extent, self.sample)
+        found = work_out_sampled(plan, sample, population)
+        report = OrderReport(
+            DONE,
+            time.perf_counter() - began,
+            found.work,
+            found.adding_seconds,
+            found.removing_seconds,
+            found.result_seconds,
+            sampled=(len(sample.times), population),
+        )
+        return report, self._answer(found)
+
     def _from_panes(self, plan: OrderPlan) -> tuple[WorkedOut | None, bool]:
         """The window from partials that this worker keeps, and whether it keeps any now; None where they do not serve it."""
         if self.calls or not self.lane or KEPT.is_too_large(self.lane, self.number):
@@ -180,9 +207,12 @@ class OrderTask:
         return found, KEPT.put(self.lane, self.number, partials)
 
     def _tuples(self, columns: Sequence[str], extents: Sequence[Extent], after: int = -1) -> Tuples:
-        runs = [RunSlice(each.run, each.after, each.until) for each in self.runs.open(after)]
+        runs = self._slices(after)
         with self.runs.named():
             return tuples_of(runs, columns, extents)
+
+    def _slices(self, after: int = -1) -> list[RunSlice]:
+        return [RunSlice(each.run, each.after, each.until) for each in self.runs.open(after)]
 
     def _answer(self, found: WorkedOut) -> Answer:
         marks, extent = self.marks, self.extent

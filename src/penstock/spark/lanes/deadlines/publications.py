@@ -41,13 +41,13 @@ class Publications:
         """Of the next publication."""
         return self._publication.number
 
-    @property
-    def seconds(self) -> float:
-        """From when an order is judged until its rows are visible, as publications took it lately; at least as long as the present one takes."""
+    def seconds(self, windows: int) -> float:
+        """From when orders are judged until their rows are visible, as publications about so many windows took it; at least as long as the
+        present one takes."""
         with self._changed:
             began = self._began
         present = 0.0 if began is None else time.perf_counter() - began
-        return max(self._publication.seconds, present)
+        return max(self._publication.times.expected(windows), present)
 
     @property
     def is_idle(self) -> bool:

@@ -14,7 +14,7 @@ from penstock.errors import CheckpointError
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.following import ViewStands
 from penstock.spark.lanes.deadlines.ledger import (
-    RELEASED,
+    ANSWERED,
     LateOutcome,
     Outcome,
     counts_of,
@@ -23,6 +23,7 @@ from penstock.spark.lanes.deadlines.ledger import (
     told_outcome,
     written_misses,
 )
+from penstock.spark.lanes.deadlines.publication_times import PublicationTimes
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
@@ -37,8 +38,6 @@ from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.store_paths import StorePath, remove_folder
 
-#: what the last publication took counts for, in the time the next one is taken to take
-_FADING = 0.5
 #: threads that store files
 _WRITERS = 8
 #: of a publication and of a reader's mark: how each view stands, by its number
@@ -202,7 +201,7 @@ class OutcomePublication:
 
     Attributes:
         number: of the next publication.
-        seconds: from when an order is judged until its rows are visible, as publications took it lately.
+        times: from when an order is judged until its rows are visible, as publications took it.
         newest_seconds: likewise, of the newest one.
     """
 
@@ -215,8 +214,8 @@ class OutcomePublication:
         number: int,
     ) -> None:
         self.number = number
-        # believed before the first time
-        self.seconds = self.newest_seconds = 0.05
+        self.times = PublicationTimes()
+        self.newest_seconds = 0.0
         self._lane = lane
         self._publisher = publisher
         self._views = views
@@ -277,7 +276,7 @@ class OutcomePublication:
         if judged.late:
             failpoint("late_published", number)
         self.newest_seconds = time.perf_counter() - settled.began
-        self.seconds += _FADING * (self.newest_seconds - self.seconds)
+        self.times.learn(len(judged.outcomes) + len(judged.late), self.newest_seconds)
         self.number += 1
         for folder in judged.staging:
             remove_folder(folder)
@@ -288,7 +287,7 @@ class OutcomePublication:
         """Tells of windows that were taken to be in time, and became visible behind their deadline."""
         now = time.time()
         for view, own in outcomes.items():
-            late = [now - each.instance.deadline for each in own if each.outcome == RELEASED]
+            late = [now - each.instance.deadline for each in own if each.outcome in ANSWERED]
             late = [seconds for seconds in late if seconds > 0]
             if late:
                 self._events.record(

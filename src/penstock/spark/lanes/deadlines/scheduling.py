@@ -20,7 +20,15 @@ from penstock.spark.lanes.deadlines.deciding import Decisions
 from penstock.spark.lanes.deadlines.failures import FailedWindows
 from penstock.spark.lanes.deadlines.following import FollowedView, ViewStands
 from penstock.spark.lanes.deadlines.late import LateOrders
-from penstock.spark.lanes.deadlines.ledger import FAILED, MISSED, RELEASED, SHED, Outcome
+from penstock.spark.lanes.deadlines.ledger import (
+    ANSWERED,
+    APPROXIMATED,
+    FAILED,
+    MISSED,
+    RELEASED,
+    SHED,
+    Outcome,
+)
 from penstock.spark.lanes.deadlines.orders import FAILED as USER_FAILED
 from penstock.spark.lanes.deadlines.orders import OVER
 from penstock.spark.lanes.deadlines.publications import Publications
@@ -173,14 +181,15 @@ class Schedule:
     def _judged(self, ended: Sequence[EndedOrder]) -> Judged:
         """What became of the instances of orders, and what is published of them."""
         judged = Judged()
+        ahead = self._publications.seconds(len(ended)) if ended else 0.0
         for each in ended:
             view, instance = self._views[each.order.instance.view], each.order.instance
             # visible is what has been published
-            self._decisions.pass_time(self._publications.seconds)
+            self._decisions.pass_time(ahead)
             if each.worked is not None:
                 judged.staging.append(each.worked.staging)
             told, reason = self._came_to(view, each)
-            if told == RELEASED and each.worked is not None:
+            if told in ANSWERED and each.worked is not None:
                 judged.released += [(instance.view, file) for file in each.worked.files]
             del view.open[instance.end]
             judged.outcomes.append(Outcome(instance, told, each.order.decided, each.seconds, reason))
@@ -201,7 +210,7 @@ class Schedule:
             decisions.handle(OrderAbandoned(view.name, 0, instance.end, ended.seconds))
             return MISSED, "its deadline passed while Penstock computed it"
         report = worked.report
-        is_carried = self._orders.carry(view, instance, report)
+        is_carried = report.sampled is None and self._orders.carry(view, instance, report)
         if report.uncarried and instance.view not in self._uncarried:
             self._uncarried.add(instance.view)
             self._events.record(
@@ -216,6 +225,12 @@ class Schedule:
         )
         if decisions.now > instance.deadline:
             return MISSED, f"it was finished {decisions.now - instance.deadline:.3f} s after its deadline"
+        if report.sampled is not None:
+            drawn, held = report.sampled
+            return (
+                APPROXIMATED,
+                f"its exact answer was predicted to miss; {drawn:,} of {held:,} tuples sampled",
+            )
         return RELEASED, None
 
     def _settled(self, judged: Judged, began: float) -> Settled:

@@ -73,6 +73,9 @@ class ViewOrders:
             action: what the policy said.
             until: its time is over then, seconds since the epoch.
         """
+        if action.sample:
+            runs = view.runs(instance, carried=False)
+            return self._task(instance, runs, until, 0, state_bytes=0, sample=action.sample)
         carried = self._carried.get(instance.view) if action.work.carried else None
         runs = view.runs(instance, carried=carried is not None)
         return self._task(instance, runs, until, 0, carried=carried, lane=self._lane)

@@ -3,7 +3,7 @@ import { h } from "../dom.js";
 
 const TONES = {
   running: "good", final: "good", kept: "good", released: "good", yes: "good",
-  starting: "warn", waiting: "calm", retrying: "warn", late: "warn", missed: "bad", corrected: "warn",
+  starting: "warn", waiting: "calm", retrying: "warn", late: "warn", approximated: "warn", missed: "bad", corrected: "warn",
   "source unreachable": "bad", failed: "bad", dead: "bad", refused: "bad", broken: "bad", no: "bad",
 };
 

@@ -8,6 +8,7 @@ export const OUTCOMES = {
   shed: { tone: "--calm", path: "M-4-4H4V4H-4z" },
   missed: { tone: "--bad", path: "M-4-2.2-2.2-4 0-1.8 2.2-4 4-2.2 1.8 0 4 2.2 2.2 4 0 1.8-2.2 4-4 2.2-1.8 0z" },
   failed: { tone: "--bad", path: "M0-5.5 5.5 0 0 5.5-5.5 0z" },
+  approximated: { tone: "--warn", path: "M-4-1.5H4V1.5H-4z" },
 };
 const WIDTH = 960;
 const SIDE = 144;
