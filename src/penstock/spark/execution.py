@@ -745,10 +745,9 @@ class Execution:
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
         lanes = [catalog_entry(each) for each in self._joins.joins]
         lanes += [refreshed_entry(each) for each in self._refreshed.views]
+        lanes += [union_entry(each) for each in self._unions.unions]
         parts = {name: own for name, own in self._parts.items() if own and name in streams}
         self._catalog.write(streams, views, lanes, parts)
-        lanes += [union_entry(each) for each in self._unions.unions]
-        self._catalog.write(streams, views, lanes)
         self.followers.views_changed()
 
 
