@@ -196,7 +196,11 @@ def test_scripts_know_the_inputs_of_joins() -> None:
         ("SELECT k FROM a JOIN b ON a.k IN (SELECT 1)", "SELECT", "A subquery is not supported yet"),
         ("SELECT sum(k) OVER () FROM a JOIN b USING (k)", "sum(k) OVER ()", "supported"),
         ("SELECT k FROM a JOIN b ON max(a.k) > b.k", "max(a.k) > b.k", "An aggregate function"),
-        ("SELECT k FROM a JOIN b USING (k) UNION SELECT 1", "UNION", "UNION without ALL is not supported yet"),
+        (
+            "SELECT k FROM a JOIN b USING (k) UNION SELECT 1",
+            "UNION",
+            "UNION without ALL is not supported yet",
+        ),
         ("SELECT k FROM a JOIN LATERAL b", "LATERAL", "LATERAL"),
     ],
 )

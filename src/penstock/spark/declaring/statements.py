@@ -23,13 +23,13 @@ from penstock.spark.declaring.declared import Declared, RuleSet, Stream, View
 from penstock.spark.declaring.definitions import (
     check_projections,
     define_deadline,
-    define_derived,
     define_join,
     define_selection,
     define_window,
     joined_columns,
     rows_schema,
 )
+from penstock.spark.declaring.deriving import define_derived
 from penstock.spark.declaring.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.declaring.refreshing import refreshed_view, with_remedy
 from penstock.spark.declaring.retaining import retain_table, retain_views

@@ -1,0 +1,93 @@
+"""Definitions of views over window views, join views and UNION ALL, checked before anything is declared."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from penstock.errors import UnsupportedError
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.declaring.definitions import identity_of, refuse_reserved
+from penstock.spark.lanes.derived.views import DerivedView, JoinTime
+from penstock.spark.storage.bindings import RunningDefinition, WindowDefinition
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.unions import UnionDefinition
+from penstock.sql.windows.bind import bind_window
+from penstock.sql.windows.query import Beneath, WindowQuery
+
+
+def define_derived(
+    name: str,
+    text: str,
+    flat: WindowQuery,
+    below: tuple[tuple[str, str], ...],
+    beneath: tuple[str, WindowDefinition | JoinDefinition | UnionDefinition],
+    columns: StructType,
+    host: SparkExpressionHost,
+) -> DerivedView:
+    """The definition of a window view over a window or join view or a UNION ALL.
+
+    Args:
+        name: the view's name.
+        text: its query as written.
+        flat: the query over the view beneath.
+        below: (name, text) of the views it selects from, directly or through others.
+        beneath: the stream of the view beneath, `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, and its definition.
+        columns: of the view beneath, see `rows_schema`.
+        host: Spark's analysis of expressions over them.
+
+    Raises:
+        SqlError: a mistake in the query; or the windows of one over a join view or UNION ALL are over no event time of its rows.
+        InputError: a reserved name is used.
+    """
+    assert flat.over is not None, "it is over another view"
+    bound = bind_window(flat, name, arrow_schema(columns), host)
+    refuse_reserved(name, [output.name for output in bound.outputs])
+    kind = RunningDefinition if flat.is_running else WindowDefinition
+    known = kind(name, identity_of(name, text, below), text, below)
+    stream, definition = beneath
+    over: Beneath | JoinTime
+    if isinstance(flat.over, Beneath):
+        over = flat.over
+    elif isinstance(definition, UnionDefinition):
+        over = _united_time(flat, flat.over.column, definition)
+    else:
+        over = _join_time(flat, flat.over.column, definition)
+    return DerivedView(known, bound, stream, definition.name, over, definition.id)
+
+
+def _united_time(flat: WindowQuery, column: str, definition: UnionDefinition) -> JoinTime:
+    """What a window over a UNION ALL is over."""
+    if flat.is_running:
+        return JoinTime("", 0)
+    times = [each.name for each in definition.outputs if each.is_time]
+    own = next((name for name in times if name.upper() == column.upper()), None)
+    if own is None:
+        allowed = ", ".join(times) or "none; select the event time of each stream in the same place"
+        message = (
+            "A window over a UNION ALL is over a column that is the event time of the stream in every branch. "
+            f"Columns that are one: {allowed}"
+        )
+        raise flat.time_clause.error(UnsupportedError, message, 0, len(flat.time_clause.text))
+    return JoinTime(own, 0)
+
+
+def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | JoinDefinition) -> JoinTime:
+    """What a window over a join view is over."""
+    assert isinstance(definition, JoinDefinition), "it is over a join view"
+    plan, place = definition.plan, flat.time_clause
+    if plan.withdraws:
+        message = (
+            f"{definition.name} has a {plan.kind} with a stream; a window view over one is not supported yet."
+        )
+        raise flat.source_clause.error(UnsupportedError, message, 0, len(flat.source_clause.text))
+    if flat.is_running:
+        return JoinTime("", 0)
+    times = {each.time: number for number, each in enumerate(plan.inputs) if each.time is not None}
+    inputs = {output.name: times[output.column] for output in plan.outputs if output.column in times}
+    own = next((name for name in inputs if name.upper() == column.upper()), None)
+    if own is None:
+        allowed = ", ".join(inputs) or f"none; add one to the SELECT list of {definition.name}"
+        message = f"A window over a join view is over the event time of a stream that it joins. Columns that are one: {allowed}"
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    return JoinTime(own, plan.ahead_of(inputs[own]))
