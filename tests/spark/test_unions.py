@@ -224,7 +224,7 @@ MISTAKES = [
     ),
     (
         "SELECT window(w, '1 day') AS d, count(*) AS n FROM per_time GROUP BY d",
-        "per_time aggregates a join or UNION ALL view",
+        "per_time aggregates a UNION ALL; an aggregation",
     ),
 ]
 

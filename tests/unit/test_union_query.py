@@ -57,7 +57,7 @@ def test_a_union_in_from_of_an_aggregation_has_a_name_of_its_text() -> None:
     assert query.inner.clause.text == TWO
     flat = flatten(query, {})
     assert isinstance(flat, WindowQuery)
-    assert flat.over == BeneathJoin("ts")
+    assert flat.over == BeneathJoin("ts", "UNION ALL")
 
 
 def test_views_on_views() -> None:
@@ -76,7 +76,7 @@ def test_views_on_views() -> None:
     assert len(above.selected) == 1
     windows = flatten(parse_query("SELECT count(*) AS n FROM u"), views)
     assert isinstance(windows, WindowQuery)
-    assert windows.over == BeneathJoin("")
+    assert windows.over == BeneathJoin("", "UNION ALL")
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,12 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         message = f"{query.source} is a running view; an aggregation over it is not supported yet. {ALLOWED_RUNNING}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.over is not None:
-        place, kind = (
-            query.source_clause,
-            "join or UNION ALL" if isinstance(below.over, BeneathJoin) else "window",
-        )
+        place, kind = query.source_clause, "window view"
+        if isinstance(below.over, BeneathJoin):
+            kind = below.over.kind
         message = (
-            f"{query.source} aggregates a {kind} view; an aggregation over it is not supported yet. "
-            f"Allowed: an aggregation over the {kind} view that it reads, a selection over {query.source}."
+            f"{query.source} aggregates a {kind}; an aggregation over it is not supported yet. "
+            f"Allowed: an aggregation over the {kind} that it reads, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     if below.hints.deadline_seconds is not None:
@@ -87,14 +86,14 @@ def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
         f"Hints are not supported over {kind} {query.source} yet. Remove the hint.",
     )
     if query.is_running:
-        return replace(query, over=BeneathJoin(""))
+        return replace(query, over=BeneathJoin("", kind))
     tokens = _bare(tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script))
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     if name is None:
         place = query.time_clause
         message = f"A window over {kind} {query.source} needs a column of it that is the event time of one of its streams."
         raise place.error(UnsupportedError, message, 0, len(place.text))
-    return replace(query, over=BeneathJoin(name))
+    return replace(query, over=BeneathJoin(name, kind))
 
 
 def _refuse_hints(query: WindowQuery, message: str) -> None:

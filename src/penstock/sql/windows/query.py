@@ -79,9 +79,11 @@ class BeneathJoin:
 
     Attributes:
         column: its column that is a row's time; "" for a running view.
+        kind: what it is, in words.
     """
 
     column: str
+    kind: str = "join view"
 
 
 @dataclass(frozen=True, slots=True)
