@@ -29,7 +29,7 @@ TEXT = (
     "SELECT {} k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s, avg(x) AS a, median(x) AS m "
     "FROM {} GROUP BY k, w"
 )
-HINTS = "/*+ DEADLINE('60 seconds'), LOSS(1, 4, 'approximate') */"
+HINTS = "/*+ DEADLINE('10 minutes'), LOSS(1, 4, 'approximate') */"
 
 
 def _put(folder: Path, name: str, first: float, last: float, rows: int) -> None:
@@ -69,17 +69,18 @@ def test_windows_that_would_miss_are_sampled_with_bounds_and_corrected(
         for number in range(WINDOWS):
             start = BEGIN + number * SIZE
             _put(folder, f"whole{number}", start + 1, start + SIZE - 1, ROWS)
-            wait(lambda number=number: folder_status(out)["streams"]["rides"].get("batch", -1) >= 2 * number)
             _put(folder, f"next{number}", start + SIZE, start + SIZE + 0.5, 3)
-            wait(lambda number=number: count("created") > number)
-        wait(lambda: count("owed") == 0 and count("late") == count("created") - count("released"))
+            wait(lambda number=number: count("created") > number, run)  # type: ignore[misc]
+        wait(lambda: count("owed") == 0 and count("late") == count("created") - count("released"), run)
         revisions = run.changes("v").where("revision = 0").collect()
         rows = run.results("v").collect()
         missed = missed_windows(Layout.of(out, out), "v").to_pylist()
     finally:
         run.stop()
     approximated = count("approximated")
-    assert approximated == count("created") == WINDOWS, [each["reason"] for each in missed]
+    assert approximated == WINDOWS, [each["reason"] for each in missed]
+    # silence may close the window of the last three tuples, too few for a sample
+    assert count("shed") == count("created") - WINDOWS <= 1
     told = [each for each in missed if each["outcome"] == "approximated"]
     assert len(told) == approximated
     assert all("tuples sampled" in each["reason"] and each["answered"] is not None for each in told)

@@ -30,16 +30,27 @@ _PLANNED = 100
 
 @dataclass(slots=True, eq=False)
 class _Link:
-    """An instance in the plan; its merit is the time that giving it up saves a unit of harm."""
+    """An instance in the plan."""
 
     instance: Instance
     chain: _Chain
     place: int
     seconds: float = 0.0
-    merit: float = 0.0
-    #: its loss leaves no run of m with more than k losses; where k = m there is none to be taken early
+    #: the time that giving it up saves; that by unit of harm is `merit`
+    saved: float = 0.0
+    #: see `is_spare`, as of the newest harms
     spare: bool = False
     kept: bool = True
+
+    @property
+    def merit(self) -> float:
+        """The time that giving it up saves a unit of harm."""
+        return self.saved / self.chain.harms[self.place]
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether its loss leaves no run of m with more than k losses; where k = m there is none to be taken early."""
+        return bool(self.chain.harms) and self.spare
 
 
 class _Chain:
@@ -55,16 +66,18 @@ class _Chain:
         self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
         self._violation = violation * backlog.demand.alone**2
         self._tightness = tightness
-        self._weigh()
+        self._harms: list[float] | None = None
+        self._predict()
 
     def drop(self, link: _Link) -> None:
         """Gives an instance up: the next one has its tuples to work out too."""
         link.kept = False
-        self._weigh()
+        self._harms = None
+        self._predict()
 
-    def _weigh(self) -> None:
-        """Predicts what is kept, and what giving up one more of it saves and harms."""
-        predict, harms = self.backlog.predict, self._harms()
+    def _predict(self) -> None:
+        """Predicts what is kept, and what giving up one more of it saves."""
+        predict = self.backlog.predict
         before: WindowSpan | None = None
         base = self.backlog.base
         last: _Link | None = None
@@ -74,14 +87,20 @@ class _Chain:
             link.seconds = predict(link.instance.span, base)[0]
             if last is not None:
                 made_up_for = predict(link.instance.span, before)[0] - link.seconds
-                last.merit = (last.seconds - made_up_for) / harms[last.place]
+                last.saved = last.seconds - made_up_for
             last, before, base = link, base, link.instance.span
         if last is not None:
-            last.merit = last.seconds / harms[last.place]
+            last.saved = last.seconds
 
-    def _harms(self) -> list[float]:
+    @property
+    def harms(self) -> list[float]:
         """What giving up each one more does to the allowance, should nothing that comes later be lost: 1, and more for each run
-        of m consecutive instances that then has more than k losses, or has none left."""
+        of m consecutive instances that then has more than k losses, or has none left. Where all fit nobody asks."""
+        if self._harms is None:
+            self._harms = self._weighed()
+        return self._harms
+
+    def _weighed(self) -> list[float]:
         history = self.backlog.history
         k, m = history.constraint.k, history.constraint.m
         lost = [*history.recent, *(not each.kept for each in self.links), *([False] * m)]
@@ -153,7 +172,7 @@ class PlannedDiscipline:
             kept.remove(dropped)
         if self._takes_losses_early(backlogs, len(free)):
             while (late := self._first_late(kept, free, early=True)) is not None:
-                spare = [link for link in kept[: late + 1] if link.spare]
+                spare = [link for link in kept[: late + 1] if link.is_spare]
                 if not spare:
                     break
                 dropped = max(spare, key=lambda link: link.merit)
