@@ -142,7 +142,7 @@ bench-object-store: java $(INSTALLED) s3-jars ## results in a bucket of a local 
 bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline; idle and busy
 	$(call benchmarks,cut_floor order_floor)
 
-bench-sinks: $(INSTALLED) ## rows a second into Delta and PostgreSQL; what 80 views' sinks cost a batch
+bench-sinks: $(INSTALLED) ## rows a second into Delta, Iceberg, Kafka and databases; what 80 views' sinks cost a batch
 	$(BIN)/python benchmarks/sinks.py
 
 bench-weeks: $(INSTALLED) ## 100,000 batches published and 100,000 entries of a log, without Spark

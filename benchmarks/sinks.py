@@ -1,4 +1,4 @@
-"""Sinks: rows a second into Delta, Iceberg, PostgreSQL and Kafka, and what the sinks of 80 views cost a batch.
+"""Sinks: rows a second into Delta, Iceberg, databases and Kafka, and what the sinks of 80 views cost a batch.
 
 The folder is published without Spark, so that only followers and targets are measured. Kafka's client needs Spark's JVM, and is measured beside
 Spark's own writer of the same rows. Rates are of one sink that has a backlog. The share
@@ -16,7 +16,7 @@ import time
 import uuid
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import deltalake
 import numpy as np
@@ -31,11 +31,15 @@ from penstock_lab.servers.postgres import PostgresServer
 from publishing import stored
 from sink_cases import SELECTION, STREAM, TUPLES, Folder, until
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 #: rows a second that a sink is expected to take at least
 DELTA_ROWS, ICEBERG_ROWS, POSTGRES_ROWS, KAFKA_ROWS = 1_000_000, 500_000, 100_000, 50_000
 #: most of a second that 80 sinks are at work for a batch of a second
 MOST_SHARE = 0.20
 VIEWS = 80
+CACHE = Path(__file__).parents[1] / ".cache"
 
 
 def publish(folder: Folder, batches: int, rows: int) -> None:
@@ -96,20 +100,55 @@ def postgres_rates(folder: Folder, rows: int, scratch: Path) -> tuple[float, flo
             server.kill()
 
 
-def kafka_rates(folder: Folder, rows: int, scratch: Path) -> dict[str, float]:
+def session() -> SparkSession:
+    """A session whose JVM has Kafka's client and the JDBC drivers, as far as they are there."""
+    from penstock.spark.sessions.build import build_session
+
+    drivers = ",".join(map(str, sorted((CACHE / "jdbc").glob("*.jar"))))
+    conf = {"spark.jars": drivers} if drivers else {}
+    return build_session("local[2]", conf, "sinks", kafka=any((CACHE / "kafka").glob("kafka_*.jar")))
+
+
+def jdbc_rates(spark: SparkSession, folder: Folder, rows: int, scratch: Path) -> dict[str, float]:
+    """Rows a second by JDBC; {} where the drivers are not there."""
+    if not any((CACHE / "jdbc").glob("*.jar")):
+        print("JDBC is left out: `make jdbc-jars` fetches the drivers")
+        return {}
+    folder._spark = spark
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-postgres-") as data:
+        Path(data).chmod(0o711)
+        bases = {"H2": {"url": f"jdbc:h2:{scratch / 'h2'}"}}
+        server = None
+        try:
+            server = PostgresServer(Path(data)).start()
+            url = f"jdbc:{server.url}?reWriteBatchedInserts=true"
+            bases["PostgreSQL"] = {"url": url, "user": server.user, "password": server.password}
+        except ConnectionFailedError as error:
+            print(f"PostgreSQL is left out: {error}")
+        try:
+            for base, own in bases.items():
+                for mode, chosen in {"append": {}, "upsert": {"mode": "upsert", "key": "id"}}.items():
+                    sink = folder.sink("jdbc", name=f"{base}-{mode}", dbtable=f"t_{mode}", **own, **chosen)
+                    found[f"{base}, {mode}"] = rate(folder, sink, rows)
+        finally:
+            if server is not None:
+                server.kill()
+    return found
+
+
+def kafka_rates(spark: SparkSession, folder: Folder, rows: int, scratch: Path) -> dict[str, float]:
     """Rows a second into Kafka by form, and of Spark's writer; {} where Kafka's jars are not there."""
     from pyspark.sql import functions as F
 
-    from penstock.spark.sessions.build import build_session
     from penstock_lab.servers.kafka import KafkaBroker
     from penstock_lab.servers.schema_registry import SchemaRegistryServer
 
-    jars = Path(__file__).parents[1] / ".cache" / "kafka"
+    jars = CACHE / "kafka"
     if not any(jars.glob("kafka_*.jar")):
         print("Kafka is left out: `make kafka-jars` fetches its jars")
         return {}
     found: dict[str, float] = {}
-    spark = build_session("local[2]", {}, "sinks", kafka=True)
     with KafkaBroker(jars, scratch / "kafka") as broker, SchemaRegistryServer() as registry:
         own = {"kafka.bootstrap.servers": broker.address}
         folder._spark = spark
@@ -133,7 +172,6 @@ def kafka_rates(folder: Folder, rows: int, scratch: Path) -> dict[str, float]:
         began = time.perf_counter()
         written.options(**own, topic="spark").save()
         found["JSON by Spark's writer"] = rows / (time.perf_counter() - began)
-    spark.stop()
     return found
 
 
@@ -187,10 +225,14 @@ def main() -> None:
         print(f"iceberg: {appended:,.0f} rows/s appended (expected: at least {ICEBERG_ROWS:,})")
         if appended < ICEBERG_ROWS:
             failed.append("iceberg")
-        for form, figure in kafka_rates(folder, options.rows, scratch).items():
+        spark = session()
+        for form, figure in jdbc_rates(spark, folder, options.rows, scratch).items():
+            print(f"jdbc, {form}: {figure:,.0f} rows/s")
+        for form, figure in kafka_rates(spark, folder, options.rows, scratch).items():
             print(f"kafka, {form}: {figure:,.0f} rows/s (expected: at least {KAFKA_ROWS:,})")
             if figure < KAFKA_ROWS:
                 failed.append(f"kafka, {form}")
+        spark.stop()
         if (rates := postgres_rates(folder, options.rows, scratch)) is not None:
             ours, plain = rates
             print(

@@ -180,7 +180,6 @@ def test_a_topic_of_marks_that_deletes_them_is_refused(
     assert f"topic {marks} deletes old records" in failed["told"]
 
 
-@pytest.mark.long
 def test_a_broker_that_is_away_delays_and_loses_nothing(
     folder: Folder, topic: dict[str, str], kafka: KafkaBroker
 ) -> None:
@@ -197,7 +196,7 @@ def test_a_broker_that_is_away_delays_and_loses_nothing(
         finally:
             kafka.start()
         # the broker ends the open transaction after a minute
-        until(lambda: told["target.large"]["backlog"] == 0, 300)
+        until(lambda: told["target.large"]["backlog"] == 0, 120)
     assert ids(topic) == [1, 2, 3]
 
 

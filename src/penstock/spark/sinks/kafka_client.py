@@ -5,6 +5,7 @@ Python calls the JVM once for many records, which go as Arrow. What takes them a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ _PATIENCE = {"max.block.ms": "20000", _DELIVERY: "30000", "request.timeout.ms": 
 #: how long other sinks may hide marks by their open transactions: Kafka lets these live for a minute, and looks every ten seconds
 _HIDDEN_MS = 71_000
 _CLOSE_SECONDS = 5
+#: how long transactions may take to begin, however short the patience of options
+_BEGIN_SECONDS = 20
+_TIMEOUT = "org.apache.kafka.common.errors.TimeoutException"
 _NAME = "PenstockRecords"
 _JAVA = f"""
 import java.io.ByteArrayInputStream;
@@ -153,12 +157,28 @@ class KafkaProducer:
             self._producer: Any = producer(self._map(own), serializer(), serializer())
         try:
             if self._is_transactional:
-                # ends what a run before left open, and keeps it from writing on
                 with self._told():
-                    self._producer.initTransactions()
+                    self._begin_transactions()
         except BaseException:
             self.close()
             raise
+
+    def _begin_transactions(self) -> None:
+        """Ends what a run before left open, and keeps it from writing on.
+
+        The client goes on where a call that timed out had come to. A new client would connect, and look for the coordinator, anew: a busy
+        broker might never answer it in time.
+        """
+        until = time.monotonic() + _BEGIN_SECONDS
+        while True:
+            try:
+                self._producer.initTransactions()
+            except Py4JJavaError as error:
+                has_time = time.monotonic() < until
+                if not has_time or error.java_exception.getClass().getName() != _TIMEOUT:
+                    raise
+            else:
+                return
 
     def __enter__(self) -> Self:
         return self
