@@ -112,6 +112,10 @@ def _compare(
     for name, view in views.items():
         has_all = before is None or view.kind == "windows" or BACKFILL in view.text
         _register(spark, inputs, {} if has_all else before or {}, view)
+        for below, selection in views.items():
+            # what is aggregated over a selection has of it what it has of the stream
+            if selection.kind == "selection":
+                spark.sql(selection.text).createOrReplaceTempView(below)
         wanted = spark.sql(RAISING.sub(TRIED, view.text))
         if view.kind == "windows" and before is not None and BACKFILL not in view.text:
             newest = max(
