@@ -152,8 +152,8 @@ QUERIES = [
     f"SELECT f.*, f.x > 1 AS high FROM flights f LEFT SEMI JOIN weather w ON f.k = w.k AND {_BOUND} AND f.dest < w.origin WHERE f.x < 7",
     f"SELECT k, dest FROM flights f ANTI JOIN weather w ON f.said = w.k AND {_BOUND} AND f.x > 0",
     "SELECT k, dest FROM flights f SEMI JOIN airports a USING (k) WHERE f.x > 0",
-    "SELECT f.origin, f.k, b.x FROM flights f ANTI JOIN airports a ON f.k = a.k AND a.x > 2 JOIN bookings b ON f.k = b.k AND b.at BETWEEN f.dep "
-    "AND f.dep + INTERVAL 5 MINUTES AND f.x + b.x > 1",
+    "SELECT f.origin, f.k, b.x FROM flights f ANTI JOIN airports a ON f.dest = a.code AND a.x > 2 JOIN bookings b ON f.k = b.k AND b.at "
+    "BETWEEN f.dep - INTERVAL 2 HOURS AND f.dep + INTERVAL 2 HOURS AND coalesce(f.x, b.x, 2) > 1",
     f"SELECT f.k, w.k AS wk, coalesce(f.x, w.x, 7) AS x FROM flights f FULL JOIN weather w ON f.k = w.k AND {_BOUND} AND f.x > 0 AND "
     "w.x > 0 AND f.said = w.k AND w.k = w.x",
     f"SELECT f.k, w.k AS wk, w.x FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE w.x IS NULL OR f.x > 0",

@@ -29,6 +29,7 @@ from penstock.plan.joins import (
     JoinOrder,
     JoinPlan,
     Method,
+    OptionalJoin,
     ProbeOrder,
     ProbeStep,
     TimeBound,
@@ -317,6 +318,28 @@ def test_one_partner_is_enough_to_have_one() -> None:
     told = [row[:-1] for batch in join.batches() for row in rows_of(batch)]
     assert told == [(2, INSERT)]
     assert join.alone.looked == 1
+
+
+@pytest.mark.parametrize(("lacks_before", "told"), [(0, [(1,)]), (1, [])])
+def test_a_semi_join_tells_no_row_again_whose_partners_may_be_gone(
+    lacks_before: int, told: list[tuple[int]]
+) -> None:
+    left, partner = run_of("a", pa.array([1]), [0]), run_of("b", pa.array([1]), [0])
+    plan, inputs = replace(LEFT, kind=OptionalJoin.SEMI), [runs(old=[left]), runs([partner])]
+    join = CellLeftJoin(plan, ORDER, 0, inputs, ["a_k"], None, 0, lacks_before=lacks_before)
+    assert [row for batch in join.batches() for row in rows_of(batch)] == told
+
+
+def test_rows_of_both_sides_of_a_full_join_have_names_of_their_own() -> None:
+    run, other = run_of("a", pa.array([1]), [0]), run_of("b", pa.array([1]), [0])
+    plan = replace(LEFT, kind=OptionalJoin.FULL)
+    left = CellLeftJoin(plan, ORDER, 0, [runs([run]), runs()], ["a_k", "b_k"], Due(-1, 0), 0)
+    inputs = [runs([other]), runs()]
+    right = CellLeftJoin(plan.turned(), ORDER.turned(), 0, inputs, ["a_k", "b_k"], Due(-1, 0), 0, turned=True)
+    (one,), (two,) = ([row for batch in each.batches() for row in rows_of(batch)] for each in (left, right))
+    assert one[:-1] == (1, None, INSERT)
+    assert two[:-1] == (None, 1, INSERT)
+    assert one[-1] != two[-1]
 
 
 def test_a_lane_withdraws_rows_of_its_own_and_of_no_other() -> None:
