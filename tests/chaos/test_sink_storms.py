@@ -1,0 +1,149 @@
+"""Each sink against its real counterpart: drivers and servers killed at random, a minute without a network, full disks, refused rows."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import sink_storms
+from penstock_lab.servers.kafka import KafkaBroker
+from penstock_lab.servers.postgres import PostgresServer
+from penstock_lab.servers.s3 import S3Server
+from sink_counterparts import (
+    UNWELCOME,
+    Alerts,
+    Counterpart,
+    Delta,
+    DeltaInBucket,
+    Iceberg,
+    IcebergInBucket,
+    Kafka,
+    Parquet,
+    ParquetInBucket,
+    Postgres,
+)
+from sink_storms import Storm
+
+pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
+pytest.importorskip("psycopg", reason="the package psycopg is not installed")
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
+
+#: of the driver, and of each server
+KILLS = 3
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, in memory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.kafka
+def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
+    kafka: KafkaBroker, postgres: PostgresServer, s3: S3Server, tmp_path: Path
+) -> None:
+    """Begun in mid-stream; driver and servers are killed, each server is away for a minute, and rows are refused."""
+    prefix = f"storm{uuid.uuid4().hex[:8]}"
+    database, alerts = Postgres(postgres, prefix), Alerts(tmp_path / "alerts")
+    bucket: dict[str, Counterpart] = {
+        "delta": DeltaInBucket(s3, f"{prefix}/delta"),
+        "iceberg": IcebergInBucket(s3, f"{prefix}/iceberg", tmp_path / "catalog.db"),
+        "parquet": ParquetInBucket(s3, f"{prefix}/parquet"),
+    }
+    topics: dict[str, Counterpart] = {
+        "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
+        "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
+    }
+    servers = [("postgres", ["postgres"]), ("delta", [*bucket]), ("kafka", [*topics]), ("http", ["http"])]
+    counterparts = {**bucket, **topics, "postgres": database, "http": alerts}
+    alerts.start()
+    storm = Storm(tmp_path, counterparts)
+    try:
+        storm.begin_in_mid_stream()
+        storm.kill_drivers(KILLS, 0.2)
+        for name, _ in servers:
+            storm.kill_server(name, KILLS, 0.08)
+        storm.kill_both("delta", 0.02)
+        for name, names in servers:
+            with storm.outage(names, 0.06):
+                counterparts[name].kill()
+            counterparts[name].start()
+            storm.caught_up(f"{name} was away")
+        with storm.outage(["postgres"], 0.06, "no_such_id"):
+            database.alter(f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID", "whole")
+        database.alter("DROP CONSTRAINT no_such_id", "whole")
+        storm.caught_up("postgres refused a row")
+        storm.finish()
+    finally:
+        storm.close()
+        alerts.kill()
+    # rows of requests with a row that was refused for good
+    assert alerts.refused() >= sink_storms.ROWS // UNWELCOME
+
+
+def test_what_arrives_equals_the_folder_however_full_the_disk_of_the_tables_is(
+    tmp_path: Path, disk: Path
+) -> None:
+    """Tables on a disk of their own, which is full for a minute; the driver is killed before and meanwhile."""
+    (disk / "lake").mkdir()
+    tables: dict[str, Counterpart] = {
+        "delta": Delta(f"{disk}/delta"),
+        "iceberg": Iceberg(disk / "catalog.db", f"file://{disk}/lake"),
+        "parquet": Parquet(f"{disk}/parquet"),
+    }
+    storm = Storm(tmp_path, tables)
+    try:
+        storm.begin_in_mid_stream()
+        storm.kill_drivers(KILLS, 0.4)
+        with storm.outage([*tables], 0.2, "disk is full"):
+            _fill(disk / "ballast")
+        storm.kill()
+        storm.start()
+        (disk / "ballast").unlink()
+        storm.caught_up("disk was full")
+        storm.finish()
+    finally:
+        storm.close()
+
+
+def test_what_arrives_equals_the_folder_however_full_its_own_disk_is(tmp_path: Path, disk: Path) -> None:
+    """The disk of results and checkpoint is full for a minute, twice; the driver is killed before, meanwhile and after."""
+    storm = Storm(tmp_path, {"delta": Delta(f"{tmp_path}/tables")}, disk / "out")
+    try:
+        storm.begin_in_mid_stream()
+        storm.kill_drivers(1, 0.2)
+        for is_killed in (False, True):
+            _fill(disk / "ballast")
+            storm.feed(0.1)
+            time.sleep(sink_storms.AWAY_SECONDS)
+            if is_killed:
+                storm.kill()
+            (disk / "ballast").unlink()
+            if is_killed:
+                storm.start()
+            storm.caught_up("own disk was full")
+        storm.kill_drivers(1, 0.2)
+        storm.finish()
+    finally:
+        storm.close()
+
+
+def _fill(ballast: Path) -> None:
+    """Takes what is left of a disk."""
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 4_096)

@@ -1,0 +1,306 @@
+"""A run whose sinks are disturbed while files arrive: in the end all have what the folder has, and nobody was held up by another."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from disturbed_runs import Orders, until
+from killing import MOST_SECONDS, ended, killed
+from penstock.errors import InputError
+from penstock.monitor.folder import folder_status
+from penstock.monitor.report import status_lines
+from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.storage.layout import Layout
+from sink_counterparts import Counterpart, Parquet
+
+#: of each storm; `make storms ROWS=...`
+ROWS = int(os.environ.get("PENSTOCK_STORM_ROWS", "2000000"))
+#: how long a counterpart is away, or a disk full
+AWAY_SECONDS = float(os.environ.get("PENSTOCK_STORM_SECONDS", "60"))
+#: the random moments of kills; a failed storm names its own
+SEED = int(os.environ.get("PENSTOCK_STORM_SEED", "0")) or time.time_ns() % 1_000_000
+_FILES = 50
+_VIEWS = {
+    "whole": "SELECT * FROM orders WHERE id >= 0",
+    "by_name": "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w",
+}
+_COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
+_CONNECTOR = sorted((Path(__file__).parents[1] / ".cache" / "kafka-connector").glob("*.jar"))
+_COLUMNS = "id, amount, price, name, seen"
+
+
+class Storm:
+    """A run in a process of its own, with the sinks that are tested and two others.
+
+    Args:
+        folder: for the orders, the tables of the two others and, unless another is named, the results.
+        counterparts: what sinks deliver to, by name.
+        output: the results folder.
+    """
+
+    def __init__(
+        self, folder: Path, counterparts: Mapping[str, Counterpart], output: Path | None = None
+    ) -> None:
+        self.output = output or folder / "out"
+        self.counterparts = counterparts
+        self.told: dict[str, Any] = {"rows": ROWS, "seed": SEED}
+        self._orders = Orders(folder / "in")
+        self._beside, self._later = Parquet(str(folder / "beside")), folder / "later"
+        self._script, self._log = folder / "script.sql", folder / "run.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._random = random.Random(SEED)
+        self._before = 0
+        self._began = time.monotonic()
+        self._outages: dict[str, Any] = {}
+
+    @property
+    def fed(self) -> int:
+        """How many rows have arrived; their ids are below this."""
+        return self._orders.rows
+
+    def feed(self, share: float) -> None:
+        """Lets a share of all rows arrive, some files of the same size."""
+        files = max(1, round(share * _FILES))
+        self._orders.feed(min(files, _FILES - self._orders.files), ROWS // _FILES)
+
+    def begin_in_mid_stream(self, share: float = 0.1) -> None:
+        """Starts the run, stops it, and starts it again with the sinks; one more begins behind what there was."""
+        base = [self._orders.script(_VIEWS), _sink("beside", self._beside.declared("whole"), "whole")]
+        self._script.write_text("\n".join(base))
+        self.feed(share)
+        self.start()
+        self._until(lambda: self._beside_rows() == self.fed)
+        self.stop()
+        self._before = self.fed
+        sinks = [
+            _sink(_name(name, view), each.declared(view), view)
+            for name, each in self.counterparts.items()
+            for view in _VIEWS
+            if view == "whole" or each.windows
+        ]
+        latest = f"USING parquet OPTIONS (path '{self._later}', begin 'latest')"
+        self._script.write_text("\n".join([*base, *sinks, _sink("later", latest, "whole")]))
+        self.start()
+
+    def start(self, *options: str) -> None:
+        """Starts the run in a process of its own, and waits until it goes on; with options it is not waited for."""
+        jars = f"spark.jars={','.join(map(str, _CONNECTOR))}"
+        command = [
+            *_COMMAND,
+            "run",
+            str(self._script),
+            "--output",
+            str(self.output),
+            "--conf",
+            jars,
+            *options,
+        ]
+        variables = dict(os.environ)
+        for each in self.counterparts.values():
+            variables |= each.environment()
+        with self._log.open("ab") as told:
+            self._process = subprocess.Popen(
+                command, env=variables, stdout=told, stderr=told, start_new_session=True
+            )
+        if not options:
+            self._until(self._is_running)
+
+    def stop(self) -> None:
+        """Stops the run in good order."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert ended(self._process) == 0, self._said()
+
+    def kill(self) -> None:
+        """Kills the driver and its JVM."""
+        assert self._process is not None
+        assert killed(self._process) == -signal.SIGKILL, self._said()
+
+    def close(self) -> None:
+        """Leaves no process behind."""
+        if self._process is not None:
+            killed(self._process)
+
+    def kill_drivers(self, times: int, share: float) -> None:
+        """Kills the driver at random moments while rows arrive."""
+        for _ in range(times):
+            self.feed(share / times)
+            self._pause(8)
+            self.kill()
+            self.start()
+
+    def kill_server(self, name: str, times: int, share: float) -> None:
+        """Kills the server of a sink at random moments while rows arrive."""
+        for _ in range(times):
+            self.feed(share / times)
+            self._pause(6)
+            self.counterparts[name].kill()
+            self._pause(4)
+            self.counterparts[name].start()
+
+    def kill_both(self, name: str, share: float) -> None:
+        """Kills the driver and the server of a sink at the same time."""
+        self.feed(share)
+        self._pause(6)
+        self.counterparts[name].kill()
+        self.kill()
+        self.counterparts[name].start()
+        self.start()
+
+    @contextmanager
+    def outage(self, names: Sequence[str], share: float, reason: str = "") -> Iterator[None]:
+        """What the block does is undone behind this: until then others are served, and the backlog is told.
+
+        Args:
+            names: of the sinks that are disturbed.
+            share: of the rows, which arrive meanwhile.
+            reason: what is part of what the status says of them.
+        """
+        self.await_sinks(*names)
+        began = time.monotonic()
+        yield
+        self.feed(share)
+        self.await_sinks(*(each for each in self.counterparts if each not in names))
+        served = time.monotonic() - began
+        for name in names:
+            self._until(partial(self._is_in_trouble, name))
+        lines = "\n".join(status_lines(folder_status(self.output), verbose=True))
+        backlogs = {name: self._sinks()[_key(name)]["backlog"] for name in names}
+        for name in names:
+            assert f"RETRYING: sink {_name(name)} of view whole failed" in lines, lines
+        assert reason in lines, lines
+        time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
+        self._outages = {"backlogs": backlogs, "others served after": round(served, 1)}
+        self._outages["seconds"] = round(time.monotonic() - began, 1)
+
+    def caught_up(self, what: str) -> None:
+        """Waits until all sinks have all rows; how long it takes is told beside the outage before."""
+        began = time.monotonic()
+        self.await_sinks(*self.counterparts)
+        self.told[what] = {**self._outages, "caught up after": round(time.monotonic() - began, 1)}
+        print(what, self.told[what], flush=True)
+
+    def await_sinks(self, *names: str) -> None:
+        """Waits until the sink beside, and these, have all rows that have arrived, and nothing is said against them."""
+        self._until(lambda: self._beside_rows() == self.fed)
+        self._until(lambda: all(map(self._is_served, names)))
+
+    def finish(self) -> None:
+        """Lets the remaining rows arrive, ends the run, and compares."""
+        self.feed(1.0)
+        self.await_sinks()
+        self.stop()
+        self.start("--available-now")
+        assert self._process is not None
+        assert ended(self._process) == 0, self._said()
+        self.told["seconds"] = round(time.monotonic() - self._began)
+        layout = Layout.of(self.output, None)
+        stored = plain_rows(layout, "whole", 0)
+        assert stored is not None
+        fed = pa.concat_tables(self._orders.tables)
+        assert fed.num_rows == ROWS // _FILES * _FILES
+        _assert_same("folder", stored.rows, fed, _COLUMNS)
+        _assert_same("beside", self._beside.rows("whole"), fed, _COLUMNS)
+        _assert_same("later", ds.dataset(self._later).to_table(), fed.slice(self._before), _COLUMNS)
+        for name, each in self.counterparts.items():
+            _assert_same(name, each.rows("whole"), fed, _COLUMNS)
+            repeated = f", {each.repeated:,} more repeated" if each.repeated else ""
+            self.told[name] = f"{fed.num_rows:,} rows{repeated}"
+            if each.windows:
+                self._compare_windows(layout, name, each)
+        print(self.told, flush=True)
+
+    def _compare_windows(self, layout: Layout, name: str, counterpart: Counterpart) -> None:
+        changes = counterpart.windows == "changes"
+        answered = plain_rows(layout, "by_name", 0, changes)
+        assert answered is not None
+        found = counterpart.rows("by_name")
+        begin = "w.start" if "w" in found.column_names else "w_start"
+        more = ", op, revision" if changes else ""
+        wanted = f"name, w.start AS s, n{more}"
+        _assert_same(name, found, answered.rows, f"name, {begin} AS s, n{more}", wanted)
+        self.told[name] += f", {answered.rows.num_rows:,} windows"
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        def checked() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self._said()
+            return holds()
+
+        until(checked, self._said, MOST_SECONDS)
+
+    def _pause(self, most: float) -> None:
+        time.sleep(self._random.uniform(0, most))
+
+    def _is_running(self) -> bool:
+        assert self._process is not None
+        status = self._status()
+        return status.get("state") == "running" and status.get("pid") == self._process.pid
+
+    def _is_served(self, name: str) -> bool:
+        sink = self._sinks().get(_key(name), {})
+        return bool(sink.get("deliveries")) and not sink.get("backlog") and not sink.get("trouble")
+
+    def _is_in_trouble(self, name: str) -> bool:
+        sink = self._sinks().get(_key(name), {})
+        return bool(sink.get("backlog")) and bool(sink.get("trouble"))
+
+    def _beside_rows(self) -> int:
+        try:
+            return ds.dataset(f"{self._beside.folder}/whole").count_rows()
+        except (OSError, pa.ArrowInvalid):
+            # not there yet, or a file that is replaced
+            return -1
+
+    def _sinks(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._status().get("sinks", {})
+        return found
+
+    def _status(self) -> Mapping[str, Any]:
+        with suppress(InputError):
+            return folder_status(self.output)
+        return {}
+
+    def _said(self) -> str:
+        return f"{self.told}\n{self._sinks()}\n{self._log.read_text()[-4_000:]}"
+
+
+def _name(name: str, view: str = "whole") -> str:
+    return f"{name}_{view}"
+
+
+def _key(name: str) -> str:
+    return f"{_name(name)}.whole"
+
+
+def _sink(name: str, using: str, view: str) -> str:
+    return f"CREATE TABLE {name} {using};\nINSERT INTO {name} SELECT * FROM {view};"
+
+
+def _assert_same(
+    what: str, found: pa.Table, wanted: pa.Table, columns: str, of_wanted: str | None = None
+) -> None:
+    """Makes sure that two tables have the same rows, each as often."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("found", found)
+        connection.register("wanted", wanted)
+        one, other = f"SELECT {columns} FROM found", f"SELECT {of_wanted or columns} FROM wanted"
+        few = partial("SELECT * FROM ({} EXCEPT ALL {}) LIMIT 5".format)
+        missing = connection.sql(few(other, one)).fetchall()
+        too_many = connection.sql(few(one, other)).fetchall()
+    assert (what, found.num_rows, missing, too_many) == (what, wanted.num_rows, [], [])
