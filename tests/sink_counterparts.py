@@ -20,7 +20,8 @@ from penstock_lab.servers.processes import LOOPBACK, ServerProcess, free_port
 from penstock_lab.servers.s3 import S3Server
 
 #: of the orders' columns, as JSON has them
-_JSON = {"id": "BIGINT", "amount": "INTEGER", "price": "DOUBLE", "name": "VARCHAR", "seen": "TIMESTAMPTZ"}
+_NUMBERS, _TEXTS = dict.fromkeys(["amount", "price"], "DOUBLE"), dict.fromkeys(["name", "city"], "VARCHAR")
+_JSON = {"id": "BIGINT", **_NUMBERS, **_TEXTS, "seen": "TIMESTAMPTZ"}
 #: rows with such an id are refused by the server of alerts, and with them their request
 UNWELCOME = 100_003
 
@@ -94,7 +95,7 @@ class Iceberg(Counterpart):
         self._properties = {"type": "sql", "uri": f"sqlite:///{catalog}", "warehouse": warehouse}
 
     def declared(self, view: str) -> str:
-        named = ", ".join(f"catalog.{name} '{value}'" for name, value in self._properties.items())
+        named = ", ".join(f"'catalog.{name}' '{value}'" for name, value in self._properties.items())
         return f"USING iceberg OPTIONS ({named}, table 'db.{view}', every '2 seconds')"
 
     def rows(self, view: str) -> pa.Table:
@@ -236,7 +237,7 @@ class Kafka(_Server):
                     continue
                 seen[key] = hash(value)
                 file.write(value + b"\n")
-        return from_json(self._scratch / view, is_window=view != "whole")
+        return from_json(self._scratch / view, is_window=view == "by_name")
 
     def _records(self, topic: str) -> Iterator[tuple[bytes, dict[str, bytes]]]:
         from kafka import KafkaConsumer, TopicPartition
@@ -269,8 +270,7 @@ class Alerts(Counterpart):
         command = [sys.executable, program, str(self._port), str(self._file), str(UNWELCOME)]
         self._server = ServerProcess("alerts", command, folder)
 
-    def declared(self, view: str) -> str:
-        assert view == "whole"
+    def declared(self, view: str) -> str:  # noqa: ARG002
         url = f"http://{LOOPBACK}:{self._port}/"
         return (
             f"USING http OPTIONS (url '{url}', per 'batch', timeout '5 seconds', dead_letters '{self.dead}')"

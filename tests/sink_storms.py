@@ -6,10 +6,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,8 @@ import pyarrow.dataset as ds
 
 from disturbed_runs import Orders, until
 from killing import MOST_SECONDS, ended, killed
-from penstock.errors import InputError
-from penstock.monitor.folder import folder_status
-from penstock.monitor.report import status_lines
-from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.storage.layout import Layout
 from sink_counterparts import Counterpart, Parquet
+from sink_drivers import Driver
 
 #: of each storm; `make storms ROWS=...`
 ROWS = int(os.environ.get("PENSTOCK_STORM_ROWS", "2000000"))
@@ -33,14 +28,9 @@ ROWS = int(os.environ.get("PENSTOCK_STORM_ROWS", "2000000"))
 AWAY_SECONDS = float(os.environ.get("PENSTOCK_STORM_SECONDS", "60"))
 #: the random moments of kills; a failed storm names its own
 SEED = int(os.environ.get("PENSTOCK_STORM_SEED", "0")) or time.time_ns() % 1_000_000
+#: of the driver, and of each server
+KILLS = int(os.environ.get("PENSTOCK_STORM_KILLS", "3"))
 _FILES = 50
-_VIEWS = {
-    "whole": "SELECT * FROM orders WHERE id >= 0",
-    "by_name": "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w",
-}
-_COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
-_CONNECTOR = sorted((Path(__file__).parents[1] / ".cache" / "kafka-connector").glob("*.jar"))
-_COLUMNS = "id, amount, price, name, seen"
 
 
 class Storm:
@@ -50,11 +40,18 @@ class Storm:
         folder: for the orders, the tables of the two others and, unless another is named, the results.
         counterparts: what sinks deliver to, by name.
         output: the results folder.
+        driver: what runs.
     """
 
     def __init__(
-        self, folder: Path, counterparts: Mapping[str, Counterpart], output: Path | None = None
+        self,
+        folder: Path,
+        counterparts: Mapping[str, Counterpart],
+        output: Path | None = None,
+        driver: Driver | None = None,
     ) -> None:
+        self.driver = driver or Driver()
+        self._whole = self.driver.views[0]
         self.output = output or folder / "out"
         self.counterparts = counterparts
         self.told: dict[str, Any] = {"rows": ROWS, "seed": SEED}
@@ -79,7 +76,8 @@ class Storm:
 
     def begin_in_mid_stream(self, share: float = 0.1) -> None:
         """Starts the run, stops it, and starts it again with the sinks; one more begins behind what there was."""
-        base = [self._orders.script(_VIEWS), _sink("beside", self._beside.declared("whole"), "whole")]
+        beside = _sink("beside", self._beside.declared(self._whole), self._whole)
+        base = [self.driver.declared(self._orders), beside]
         self._script.write_text("\n".join(base))
         self.feed(share)
         self.start()
@@ -89,26 +87,16 @@ class Storm:
         sinks = [
             _sink(_name(name, view), each.declared(view), view)
             for name, each in self.counterparts.items()
-            for view in _VIEWS
-            if view == "whole" or each.windows
+            for view in self.driver.views
+            if view == self._whole or each.windows
         ]
         latest = f"USING parquet OPTIONS (path '{self._later}', begin 'latest')"
-        self._script.write_text("\n".join([*base, *sinks, _sink("later", latest, "whole")]))
+        self._script.write_text("\n".join([*base, *sinks, _sink("later", latest, self._whole)]))
         self.start()
 
     def start(self, *options: str) -> None:
         """Starts the run in a process of its own, and waits until it goes on; with options it is not waited for."""
-        jars = f"spark.jars={','.join(map(str, _CONNECTOR))}"
-        command = [
-            *_COMMAND,
-            "run",
-            str(self._script),
-            "--output",
-            str(self.output),
-            "--conf",
-            jars,
-            *options,
-        ]
+        command = self.driver.command(self._script, self._orders.folder, self.output, *options)
         variables = dict(os.environ)
         for each in self.counterparts.values():
             variables |= each.environment()
@@ -178,10 +166,10 @@ class Storm:
         served = time.monotonic() - began
         for name in names:
             self._until(partial(self._is_in_trouble, name))
-        lines = "\n".join(status_lines(folder_status(self.output), verbose=True))
-        backlogs = {name: self._sinks()[_key(name)]["backlog"] for name in names}
+        lines = self.driver.said(self.output)
+        backlogs = {name: self._sinks()[self._key(name)]["backlog"] for name in names}
         for name in names:
-            assert f"RETRYING: sink {_name(name)} of view whole failed" in lines, lines
+            assert f"RETRYING: sink {_name(name, self._whole)} of view {self._whole} failed" in lines, lines
         assert reason in lines, lines
         time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
         self._outages = {"backlogs": backlogs, "others served after": round(served, 1)}
@@ -208,32 +196,35 @@ class Storm:
         assert self._process is not None
         assert ended(self._process) == 0, self._said()
         self.told["seconds"] = round(time.monotonic() - self._began)
-        layout = Layout.of(self.output, None)
-        stored = plain_rows(layout, "whole", 0)
-        assert stored is not None
+        columns, of_orders = self.driver.columns, self.driver.of_orders
+        stored = self.driver.rows(self.output, self._whole)
         fed = pa.concat_tables(self._orders.tables)
         assert fed.num_rows == ROWS // _FILES * _FILES
-        _assert_same("folder", stored.rows, fed, _COLUMNS)
-        _assert_same("beside", self._beside.rows("whole"), fed, _COLUMNS)
-        _assert_same("later", ds.dataset(self._later).to_table(), fed.slice(self._before), _COLUMNS)
+        wrong = [
+            *_differences("folder", stored, fed, columns, of_orders),
+            *_differences("beside", self._beside.rows(self._whole), fed, columns, of_orders),
+            *_differences(
+                "later", ds.dataset(self._later).to_table(), fed.slice(self._before), columns, of_orders
+            ),
+        ]
         for name, each in self.counterparts.items():
-            _assert_same(name, each.rows("whole"), fed, _COLUMNS)
+            wrong += _differences(name, each.rows(self._whole), fed, columns, of_orders)
             repeated = f", {each.repeated:,} more repeated" if each.repeated else ""
             self.told[name] = f"{fed.num_rows:,} rows{repeated}"
-            if each.windows:
-                self._compare_windows(layout, name, each)
+            if each.windows and len(self.driver.views) > 1:
+                wrong += self._wrong_windows(name, each)
         print(self.told, flush=True)
+        assert wrong == []
 
-    def _compare_windows(self, layout: Layout, name: str, counterpart: Counterpart) -> None:
+    def _wrong_windows(self, name: str, counterpart: Counterpart) -> list[str]:
         changes = counterpart.windows == "changes"
-        answered = plain_rows(layout, "by_name", 0, changes)
-        assert answered is not None
+        answered = self.driver.rows(self.output, "by_name", changes=changes)
         found = counterpart.rows("by_name")
         begin = "w.start" if "w" in found.column_names else "w_start"
         more = ", op, revision" if changes else ""
         wanted = f"name, w.start AS s, n{more}"
-        _assert_same(name, found, answered.rows, f"name, {begin} AS s, n{more}", wanted)
-        self.told[name] += f", {answered.rows.num_rows:,} windows"
+        self.told[name] += f", {answered.num_rows:,} windows"
+        return _differences(f"windows of {name}", found, answered, f"name, {begin} AS s, n{more}", wanted)
 
     def _until(self, holds: Callable[[], bool]) -> None:
         def checked() -> bool:
@@ -252,49 +243,46 @@ class Storm:
         return status.get("state") == "running" and status.get("pid") == self._process.pid
 
     def _is_served(self, name: str) -> bool:
-        sink = self._sinks().get(_key(name), {})
+        sink = self._sinks().get(self._key(name), {})
         return bool(sink.get("deliveries")) and not sink.get("backlog") and not sink.get("trouble")
 
     def _is_in_trouble(self, name: str) -> bool:
-        sink = self._sinks().get(_key(name), {})
+        sink = self._sinks().get(self._key(name), {})
         return bool(sink.get("backlog")) and bool(sink.get("trouble"))
 
     def _beside_rows(self) -> int:
         try:
-            return ds.dataset(f"{self._beside.folder}/whole").count_rows()
+            return ds.dataset(f"{self._beside.folder}/{self._whole}").count_rows()
         except (OSError, pa.ArrowInvalid):
             # not there yet, or a file that is replaced
             return -1
+
+    def _key(self, name: str) -> str:
+        return f"{_name(name, self._whole)}.{self._whole}"
 
     def _sinks(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._status().get("sinks", {})
         return found
 
     def _status(self) -> Mapping[str, Any]:
-        with suppress(InputError):
-            return folder_status(self.output)
-        return {}
+        return self.driver.status(self.output)
 
     def _said(self) -> str:
         return f"{self.told}\n{self._sinks()}\n{self._log.read_text()[-4_000:]}"
 
 
-def _name(name: str, view: str = "whole") -> str:
+def _name(name: str, view: str) -> str:
     return f"{name}_{view}"
-
-
-def _key(name: str) -> str:
-    return f"{_name(name)}.whole"
 
 
 def _sink(name: str, using: str, view: str) -> str:
     return f"CREATE TABLE {name} {using};\nINSERT INTO {name} SELECT * FROM {view};"
 
 
-def _assert_same(
+def _differences(
     what: str, found: pa.Table, wanted: pa.Table, columns: str, of_wanted: str | None = None
-) -> None:
-    """Makes sure that two tables have the same rows, each as often."""
+) -> list[str]:
+    """What tells rows that have arrived from those that should have, each as often; none where they are the same."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("found", found)
@@ -303,4 +291,7 @@ def _assert_same(
         few = partial("SELECT * FROM ({} EXCEPT ALL {}) LIMIT 5".format)
         missing = connection.sql(few(other, one)).fetchall()
         too_many = connection.sql(few(one, other)).fetchall()
-    assert (what, found.num_rows, missing, too_many) == (what, wanted.num_rows, [], [])
+    if not missing and not too_many:
+        return []
+    numbers = f"{found.num_rows:,} rows of {wanted.num_rows:,}"
+    return [f"{what}: {numbers}; missing {missing}; too many {too_many}"]

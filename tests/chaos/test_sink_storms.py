@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,15 +28,13 @@ from sink_counterparts import (
     ParquetInBucket,
     Postgres,
 )
+from sink_drivers import Driver, PlainDriver
 from sink_storms import Storm
 
 pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
 pytest.importorskip("psycopg", reason="the package psycopg is not installed")
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(3_600)]
-
-#: of the driver, and of each server
-KILLS = 3
 
 
 @pytest.fixture
@@ -58,25 +56,46 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
 ) -> None:
     """Begun in mid-stream; driver and servers are killed, each server is away for a minute, and rows are refused."""
     prefix = f"storm{uuid.uuid4().hex[:8]}"
-    database, alerts = Postgres(postgres, prefix), Alerts(tmp_path / "alerts")
-    bucket: dict[str, Counterpart] = {
-        "delta": DeltaInBucket(s3, f"{prefix}/delta"),
-        "iceberg": IcebergInBucket(s3, f"{prefix}/iceberg", tmp_path / "catalog.db"),
-        "parquet": ParquetInBucket(s3, f"{prefix}/parquet"),
-    }
     topics: dict[str, Counterpart] = {
         "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
         "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
     }
-    servers = [("postgres", ["postgres"]), ("delta", [*bucket]), ("kafka", [*topics]), ("http", ["http"])]
+    _killed_or_away(tmp_path, prefix, postgres, s3, topics, Driver())
+
+
+def test_what_arrives_equals_the_folder_of_a_run_without_spark(
+    postgres: PostgresServer, s3: S3Server, tmp_path: Path
+) -> None:
+    """Likewise, without Kafka, whose client is Spark's: followers that start in a second."""
+    prefix = f"storm{uuid.uuid4().hex[:8]}"
+    _killed_or_away(tmp_path, prefix, postgres, s3, {}, PlainDriver())
+
+
+def _killed_or_away(
+    folder: Path,
+    prefix: str,
+    postgres: PostgresServer,
+    s3: S3Server,
+    topics: Mapping[str, Counterpart],
+    driver: Driver,
+) -> None:
+    database, alerts = Postgres(postgres, prefix), Alerts(folder / "alerts")
+    bucket: dict[str, Counterpart] = {
+        "delta": DeltaInBucket(s3, f"{prefix}/delta"),
+        "iceberg": IcebergInBucket(s3, f"{prefix}/iceberg", folder / "catalog.db"),
+        "parquet": ParquetInBucket(s3, f"{prefix}/parquet"),
+    }
+    servers = [("postgres", ["postgres"]), ("delta", [*bucket]), ("http", ["http"])]
+    if topics:
+        servers.append(("kafka", [*topics]))
     counterparts = {**bucket, **topics, "postgres": database, "http": alerts}
     alerts.start()
-    storm = Storm(tmp_path, counterparts)
+    storm = Storm(folder, counterparts, driver=driver)
     try:
         storm.begin_in_mid_stream()
-        storm.kill_drivers(KILLS, 0.2)
+        storm.kill_drivers(sink_storms.KILLS, 0.2)
         for name, _ in servers:
-            storm.kill_server(name, KILLS, 0.08)
+            storm.kill_server(name, sink_storms.KILLS, 0.08)
         storm.kill_both("delta", 0.02)
         for name, names in servers:
             with storm.outage(names, 0.06):
@@ -84,8 +103,8 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
             counterparts[name].start()
             storm.caught_up(f"{name} was away")
         with storm.outage(["postgres"], 0.06, "no_such_id"):
-            database.alter(f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID", "whole")
-        database.alter("DROP CONSTRAINT no_such_id", "whole")
+            database.alter(f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID", driver.views[0])
+        database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
         storm.caught_up("postgres refused a row")
         storm.finish()
     finally:
@@ -108,7 +127,7 @@ def test_what_arrives_equals_the_folder_however_full_the_disk_of_the_tables_is(
     storm = Storm(tmp_path, tables)
     try:
         storm.begin_in_mid_stream()
-        storm.kill_drivers(KILLS, 0.4)
+        storm.kill_drivers(sink_storms.KILLS, 0.4)
         with storm.outage([*tables], 0.2, "disk is full"):
             _fill(disk / "ballast")
         storm.kill()
