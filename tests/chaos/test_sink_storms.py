@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,8 +51,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("others", [True, False], ids=["every sink", "topics alone"])
 def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
-    kafka: KafkaBroker, postgres: PostgresServer, s3: S3Server, tmp_path: Path
+    kafka: KafkaBroker, postgres: PostgresServer, s3: S3Server, tmp_path: Path, others: bool
 ) -> None:
     """Begun in mid-stream; driver and servers are killed, each server is away for a minute, and rows are refused."""
     prefix = f"storm{uuid.uuid4().hex[:8]}"
@@ -60,7 +61,9 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
         "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
         "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
     }
-    _killed_or_away(tmp_path, prefix, postgres, s3, topics, Driver())
+    _killed_or_away(
+        tmp_path, [topics, *(_others(tmp_path, prefix, postgres, s3) if others else ())], Driver()
+    )
 
 
 def test_what_arrives_equals_the_folder_of_a_run_without_spark(
@@ -68,50 +71,52 @@ def test_what_arrives_equals_the_folder_of_a_run_without_spark(
 ) -> None:
     """Likewise, without Kafka, whose client is Spark's: followers that start in a second."""
     prefix = f"storm{uuid.uuid4().hex[:8]}"
-    _killed_or_away(tmp_path, prefix, postgres, s3, {}, PlainDriver())
+    _killed_or_away(tmp_path, _others(tmp_path, prefix, postgres, s3), PlainDriver())
 
 
-def _killed_or_away(
-    folder: Path,
-    prefix: str,
-    postgres: PostgresServer,
-    s3: S3Server,
-    topics: Mapping[str, Counterpart],
-    driver: Driver,
-) -> None:
-    database, alerts = Postgres(postgres, prefix), Alerts(folder / "alerts")
-    bucket: dict[str, Counterpart] = {
+def _others(
+    folder: Path, prefix: str, postgres: PostgresServer, s3: S3Server
+) -> list[Mapping[str, Counterpart]]:
+    """What is no topic, by server."""
+    bucket = {
         "delta": DeltaInBucket(s3, f"{prefix}/delta"),
         "iceberg": IcebergInBucket(s3, f"{prefix}/iceberg", folder / "catalog.db"),
         "parquet": ParquetInBucket(s3, f"{prefix}/parquet"),
     }
-    servers = [("postgres", ["postgres"]), ("delta", [*bucket]), ("http", ["http"])]
-    if topics:
-        servers.append(("kafka", [*topics]))
-    counterparts = {**bucket, **topics, "postgres": database, "http": alerts}
-    alerts.start()
+    return [{"postgres": Postgres(postgres, prefix)}, bucket, {"http": Alerts(folder / "alerts")}]
+
+
+def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], driver: Driver) -> None:
+    counterparts = {name: each for server in servers for name, each in server.items()}
+    database, alerts = counterparts.get("postgres"), counterparts.get("http")
+    if alerts is not None:
+        alerts.start()
     storm = Storm(folder, counterparts, driver=driver)
     try:
         storm.begin_in_mid_stream()
         storm.kill_drivers(sink_storms.KILLS, 0.2)
-        for name, _ in servers:
-            storm.kill_server(name, sink_storms.KILLS, 0.08)
-        storm.kill_both("delta", 0.02)
-        for name, names in servers:
-            with storm.outage(names, 0.06):
+        for server in servers:
+            storm.kill_server(next(iter(server)), sink_storms.KILLS, 0.08)
+        storm.kill_both(next(iter(servers[0])), 0.02)
+        for name, *names in servers:
+            with storm.outage([name, *names], 0.06):
                 counterparts[name].kill()
             counterparts[name].start()
             storm.caught_up(f"{name} was away")
-        with storm.outage(["postgres"], 0.06, "no_such_id"):
-            database.alter(f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID", driver.views[0])
-        database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
-        storm.caught_up("postgres refused a row")
+        if isinstance(database, Postgres):
+            with storm.outage(["postgres"], 0.06, "no_such_id"):
+                added = f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID"
+                database.alter(added, driver.views[0])
+            database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
+            storm.caught_up("postgres refused a row")
         storm.finish()
     finally:
         storm.close()
-        alerts.kill()
-    # rows of requests with a row that was refused for good
-    assert alerts.refused() >= sink_storms.ROWS // UNWELCOME
+        if alerts is not None:
+            alerts.kill()
+    if isinstance(alerts, Alerts):
+        # rows of requests with a row that was refused for good
+        assert alerts.refused() >= sink_storms.ROWS // UNWELCOME
 
 
 def test_what_arrives_equals_the_folder_however_full_the_disk_of_the_tables_is(

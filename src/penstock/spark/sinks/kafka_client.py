@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
@@ -34,6 +35,8 @@ _CLOSE_SECONDS = 5
 _NUMBER = struct.Struct(">i")
 _NONE = _NUMBER.pack(-1)
 _NAME = "PenstockRecords"
+#: py4j finds methods that it has called before by the name of their class, whoever has loaded it: each class gets a name of its own
+_numbers = count()
 _JAVA = f"""
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -270,8 +273,9 @@ def _calls(records: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _compiled(java: Any, neighbour: Any) -> Any:
-    """An object of the class above, which sees the classes that a neighbour sees."""
+    """An object of a class as above, which sees the classes that a neighbour sees."""
     compiler = java("org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(neighbour.getClass().getClassLoader())
-    compiler.cook(_JAVA)
-    return compiler.getClassLoader().loadClass(_NAME).newInstance()
+    name = f"{_NAME}{next(_numbers)}"
+    compiler.cook(_JAVA.replace(_NAME, name))
+    return compiler.getClassLoader().loadClass(name).newInstance()
