@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from disturbed_runs import Orders, until
-from killing import MOST_SECONDS, ended, killed
+from killing import ended, killed
 from sink_counterparts import Counterpart, Parquet
 from sink_drivers import Driver
 
@@ -31,6 +31,8 @@ SEED = int(os.environ.get("PENSTOCK_STORM_SEED", "0")) or time.time_ns() % 1_000
 #: of the driver, and of each server
 KILLS = int(os.environ.get("PENSTOCK_STORM_KILLS", "3"))
 _FILES = 50
+#: a backlog of alerts is sent a hundred rows at a time
+_MOST_SECONDS = 2_400
 
 
 class Storm:
@@ -232,7 +234,7 @@ class Storm:
             assert self._process.poll() is None, self._said()
             return holds()
 
-        until(checked, self._said, MOST_SECONDS)
+        until(checked, self._said, _MOST_SECONDS)
 
     def _pause(self, most: float) -> None:
         time.sleep(self._random.uniform(0, most))

@@ -66,12 +66,13 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
     )
 
 
+@pytest.mark.parametrize("which", [slice(2), slice(2, 3)], ids=["tables", "alerts"])
 def test_what_arrives_equals_the_folder_of_a_run_without_spark(
-    postgres: PostgresServer, s3: S3Server, tmp_path: Path
+    postgres: PostgresServer, s3: S3Server, tmp_path: Path, which: slice
 ) -> None:
     """Likewise, without Kafka, whose client is Spark's: followers that start in a second."""
     prefix = f"storm{uuid.uuid4().hex[:8]}"
-    _killed_or_away(tmp_path, _others(tmp_path, prefix, postgres, s3), PlainDriver())
+    _killed_or_away(tmp_path, _others(tmp_path, prefix, postgres, s3)[which], PlainDriver())
 
 
 def _others(
