@@ -126,9 +126,11 @@ class Storm:
             killed(self._process)
 
     def kill_drivers(self, times: int, share: float) -> None:
-        """Kills the driver at random moments while rows arrive."""
+        """Kills the driver at random moments while rows arrive, each time after the first of its own."""
         for _ in range(times):
+            before = self._beside_rows()
             self.feed(share / times)
+            self._until(lambda known=before: self._beside_rows() > known)
             self._pause(8)
             self.kill()
             self.start()

@@ -120,8 +120,9 @@ def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], 
         assert alerts.refused() >= sink_storms.ROWS // UNWELCOME
 
 
+@pytest.mark.parametrize("driver", [Driver(), PlainDriver()], ids=["spark", "without"])
 def test_what_arrives_equals_the_folder_however_full_the_disk_of_the_tables_is(
-    tmp_path: Path, disk: Path
+    tmp_path: Path, disk: Path, driver: Driver
 ) -> None:
     """Tables on a disk of their own, which is full for a minute; the driver is killed before and meanwhile."""
     (disk / "lake").mkdir()
@@ -130,7 +131,7 @@ def test_what_arrives_equals_the_folder_however_full_the_disk_of_the_tables_is(
         "iceberg": Iceberg(disk / "catalog.db", f"file://{disk}/lake"),
         "parquet": Parquet(f"{disk}/parquet"),
     }
-    storm = Storm(tmp_path, tables)
+    storm = Storm(tmp_path, tables, driver=driver)
     try:
         storm.begin_in_mid_stream()
         storm.kill_drivers(sink_storms.KILLS, 0.4)
