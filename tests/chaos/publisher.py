@@ -65,9 +65,12 @@ def main(script: str, files: str, output: str, *options: str) -> None:
     if options:
         while publish(folder, Path(files)):
             pass
-        folder.deliver(*sinks)
+        followers, _ = folder.followers(lambda: True, retry_seconds=1.0)
+        followers.set(sinks)
+        followers.start()
+        followers.join(None)
         folder.close()
-        return
+        sys.exit(len(followers.failed))
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     followers, told = folder.followers(lambda: False, is_bounded=False, retry_seconds=1.0)
