@@ -16,12 +16,13 @@ PYTEST_OPTIONS ?=
 BATCHES ?= 100000
 MINUTES ?= 1440
 CUTS ?= 10000
+ROWS ?= 2000000
 WINDOWS ?= 24000
 # benchmarks one after the other: all of them run, and the target fails where one of them did
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -153,6 +154,9 @@ checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present
 
 soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last one cost what the first did (BATCHES, MINUTES)
 	$(BIN)/python benchmarks/soak.py --batches $(BATCHES) --minutes $(MINUTES)
+
+storms: java $(INSTALLED) kafka-jars postgres-server ## every sink against its server, rows by the million (ROWS): killed drivers and servers, a minute away, full disks, refused rows
+	PENSTOCK_TESTS=all PENSTOCK_STORM_ROWS=$(ROWS) $(BIN)/python -m pytest -n 0 -s tests/chaos/test_sink_storms.py $(PYTEST_OPTIONS)
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
 kafka-jars: java

@@ -10,6 +10,8 @@ Exit code 1 where an expectation does not hold.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -70,7 +72,7 @@ def rate(folder: Folder, sink: Sink, rows: int) -> float:
 
 
 def postgres_rates(folder: Folder, rows: int, scratch: Path) -> tuple[float, float] | None:
-    """Rows a second into PostgreSQL, and of psql's own COPY of the same rows; None where it is not installed."""
+    """Rows a second into PostgreSQL, and of psql's \\copy of the same rows; None where it is not installed."""
     import psycopg
     from pyarrow import csv
 
@@ -90,11 +92,22 @@ def postgres_rates(folder: Folder, rows: int, scratch: Path) -> tuple[float, flo
             csv.write_csv(whole, scratch / "rows.csv", csv.WriteOptions(include_header=False))
             with psycopg.connect(server.url, user=server.user, password=server.password) as connection:
                 connection.execute("CREATE TABLE plain (id bigint, city text, amount double precision)")
-                connection.commit()
-                began = time.perf_counter()
-                with connection.cursor() as cursor, cursor.copy("COPY plain FROM STDIN (FORMAT csv)") as copy:
-                    copy.write((scratch / "rows.csv").read_bytes())
-                connection.commit()
+            copied = f"\\copy plain FROM '{scratch / 'rows.csv'}' (FORMAT csv)"
+            began = time.perf_counter()
+            subprocess.run(
+                [
+                    "psql",
+                    "--quiet",
+                    "--no-psqlrc",
+                    "--username",
+                    server.user,
+                    "--command",
+                    copied,
+                    server.url,
+                ],
+                env={**os.environ, "PGPASSWORD": server.password},
+                check=True,
+            )
             return ours, rows / (time.perf_counter() - began)
         finally:
             server.kill()
@@ -236,7 +249,7 @@ def main() -> None:
         if (rates := postgres_rates(folder, options.rows, scratch)) is not None:
             ours, plain = rates
             print(
-                f"postgres: {ours:,.0f} rows/s, COPY alone {plain:,.0f} rows/s (expected: at least {POSTGRES_ROWS:,})"
+                f"postgres: {ours:,.0f} rows/s, psql's own \\copy {plain:,.0f} rows/s, {ours / plain:.2f} of it (expected: at least {POSTGRES_ROWS:,})"
             )
             if ours < POSTGRES_ROWS:
                 failed.append("postgres")

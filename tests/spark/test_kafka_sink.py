@@ -180,6 +180,17 @@ def test_a_topic_of_marks_that_deletes_them_is_refused(
     assert f"topic {marks} deletes old records" in failed["told"]
 
 
+def test_a_producer_that_is_opened_again_says_what_kafka_says(spark: SparkSession) -> None:
+    """And not that its class in Java is another one of the same name."""
+    nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "50"}
+    for _ in range(2):
+        with (
+            KafkaProducer(spark, nobody) as producer,
+            pytest.raises(ConnectionError, match="Kafka: TimeoutException"),
+        ):
+            producer.send({"t": one_record(None, b"1")})
+
+
 def test_a_broker_that_is_away_delays_and_loses_nothing(
     folder: Folder, topic: dict[str, str], kafka: KafkaBroker
 ) -> None:

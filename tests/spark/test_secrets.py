@@ -98,7 +98,7 @@ def test_a_run_writes_its_password_nowhere(
     assert [file for file in files if MARKER.encode() in file.read_bytes()] == []
 
 
-class _Echo(BaseHTTPRequestHandler):
+class Echo(BaseHTTPRequestHandler):
     """Refuses requests, and says with what."""
 
     def do_POST(self) -> None:
@@ -117,7 +117,7 @@ class _Echo(BaseHTTPRequestHandler):
 @pytest.fixture
 def echo() -> Iterator[str]:
     """The address of a server that repeats what it is sent."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError, SqlError
+from penstock.redaction import masked_known
 from penstock.spark.sinks.digests import Digests
 from penstock.spark.sinks.templates import Template
 from sink_cases import SELECTION, WINDOWS, Folder, until
@@ -81,6 +83,16 @@ def test_a_row_is_a_request_with_a_key_of_its_own(folder: Folder, server: Server
     keys = [each["Idempotency-Key"] for each in server.headers]
     assert [key.partition("-")[2] for key in keys] == ["0", "2", "3"]
     assert SECRET not in str(folder.events.recent)
+
+
+def test_a_user_in_the_address_becomes_a_header(folder: Folder, server: Server) -> None:
+    url = server.url.replace("://", f"://me:{SECRET}%40@")
+    folder.match([1])
+    folder.deliver(folder.sink("http", url=url))
+    folder.deliver(folder.sink("http", name="own", url=url, headers='{"Authorization": "Bearer x"}'))
+    token = base64.b64encode(f"me:{SECRET}@".encode()).decode()
+    assert [each["Authorization"] for each in server.headers] == [f"Basic {token}", "Bearer x"]
+    assert token not in masked_known(f"401: {token} is wrong")
 
 
 def test_a_batch_may_be_a_request(folder: Folder, server: Server) -> None:

@@ -282,6 +282,13 @@ def test_semi_and_anti_joins_that_cannot_be_are_refused(query: str, told: str) -
         parse_script(f"{NAMESAKES} CREATE VIEW v AS {query};")
 
 
+def test_a_name_with_a_hyphen_is_asked_for_in_quotes() -> None:
+    table = "CREATE TABLE lake USING iceberg OPTIONS ({} 'u', number -1);"
+    with pytest.raises(SqlError, match="with a hyphen needs quotes"):
+        parse_script(table.format("catalog.s3.access-key-id"))
+    parse_script(table.format("'catalog.s3.access-key-id'"))
+
+
 NAMESAKES = "".join(
     f"CREATE TABLE {name} (id INT, semi INT, anti INT, at TIMESTAMP) USING csv OPTIONS (path 'in');"
     for name in ("semi", "anti", "a")

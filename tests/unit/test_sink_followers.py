@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from penstock.spark.results import stored_rows
+from penstock.spark.sinks import shared_files
 from penstock.spark.sinks.published import Limits, Publications
+from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.formats import SINK
+from penstock.spark.storage.store_paths import StorePath
 from sink_cases import WINDOWS, Folder, until
 from sinks_taken import Taken, sink_to
 
@@ -53,6 +58,26 @@ def test_merged_files_are_delivered_once_and_in_order(tmp_path: Path, every: int
     assert len(set(target.ordinals)) == len(wanted)
     assert target.numbers == list(range(len(target.numbers)))
     folder.close()
+
+
+def test_small_deliveries_of_a_large_file_decode_it_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[object] = []
+
+    def noted(path: StorePath, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        decoded.append(path)
+        return batches_of(path, *given, **named)
+
+    for module in (shared_files, stored_rows):
+        monkeypatch.setattr(module, "batches_of", noted)
+    ids = [each if each % 7 else -each for each in range(1, shared_files.SMALL_ROWS + 5_000)]
+    folder.match(ids)
+    target = Taken()
+    folder.deliver(sink_to(target, limits=Limits(700, 1)))
+    assert target.ids == [each for each in ids if each >= 0]
+    assert len(target.numbers) == -(-len(ids) // 700)
+    assert len(decoded) == 1
 
 
 def test_a_failed_delivery_is_repeated_with_the_same_rows_though_more_came_and_files_were_merged(

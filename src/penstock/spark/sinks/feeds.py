@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,8 @@ from penstock.spark.storage.columns import conform
 from penstock.spark.storage.layout import Layout
 
 _NUMBER = "__penstock_row_number"
+#: a delivery of more rows reads large files for itself
+_FEW_ROWS = 2_000
 _DEFINITION = pa.schema([("definition", pa.int32())])
 
 
@@ -110,8 +112,8 @@ class ViewFeed(ABC):
 
     def _read(self, stored: StoredRows, stretch: Stretch) -> tuple[pa.Table, Ints]:
         begin, end = stretch.begin.rows - stretch.first, stretch.end.rows - stretch.first
-        is_small = all(rows <= SMALL_ROWS for _, rows in stretch.files)
-        parts = _small_parts(stored) if is_small else stored.parts(begin)
+        kept = _kept_parts(stored, begin, end)
+        parts = stored.parts(begin) if kept is None else kept
         rows, numbers = [], []
         for part in parts:
             first, last = np.searchsorted(part.numbers, (begin, end)).tolist()
@@ -137,14 +139,25 @@ class ViewFeed(ABC):
         )
 
 
-def _small_parts(stored: StoredRows) -> Iterator[Part]:
-    """All rows of a view in small files, which other followers read too."""
-    place = 0
-    for path, _ in stored.files:
-        for batch in SHARED.read(path):
-            numbers, rows = stored.pick(conform(batch, stored.stored))
-            yield Part(rows, numbers + place, place + batch.num_rows)
-            place += batch.num_rows
+def _kept_parts(stored: StoredRows, begin: int, end: int) -> Iterable[Part] | None:
+    """The rows of a view between two places, in what others read too or the next delivery does; None where nothing of it is kept."""
+    if end - begin > _FEW_ROWS and any(rows > SMALL_ROWS for _, rows in stored.files):
+        return None
+    parts, first = [], 0
+    for path, rows in stored.files:
+        kept = SHARED.between(path, rows, begin - first, end - first)
+        if kept is None:
+            return None
+        for place, batches in kept:
+            at = first + place
+            for batch in batches:
+                cut = max(begin - at, 0), min(end - at, batch.num_rows)
+                if cut[0] < cut[1]:
+                    numbers, own = stored.pick(conform(batch.slice(cut[0], cut[1] - cut[0]), stored.stored))
+                    parts.append(Part(own, numbers + at + cut[0], at + cut[1]))
+                at += batch.num_rows
+        first += rows
+    return parts
 
 
 def _whole(schema: pa.Schema, dropped: str | None) -> pa.Schema:

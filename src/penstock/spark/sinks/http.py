@@ -5,6 +5,7 @@ A request that fails for a while is repeated; one that the server refuses for go
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
-from penstock.redaction import masked_known
+from penstock.redaction import masked_known, remember
 from penstock.spark.results.texts import has_form
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
@@ -243,10 +244,11 @@ class HttpProvider:
                 *table.statement.at("at_most_every"),
             )
         one, many = _templates(table, preset)
+        address, of_user = _without_user(url)
         alerts = _Alerts(
             table.view,
-            url,
-            _headers(table),
+            address,
+            {**of_user, **_headers(table)},
             one,
             many,
             is_by_batch,
@@ -300,6 +302,17 @@ def _template(table: SinkTable, option: str, preset: str, names: Iterable[str]) 
         return Template.parsed(preset if text is None else text, list(names))
     except InputError as error:
         raise SqlError(f"table {table.name}: {error}", *table.statement.at(option)) from error
+
+
+def _without_user(url: str) -> tuple[str, Mapping[str, str]]:
+    """An address without the user that it names, and the header that stands for the user."""
+    parts = urllib.parse.urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    token = base64.b64encode(urllib.parse.unquote(user).encode()).decode()
+    remember([token])
+    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {token}"}
 
 
 def _headers(table: SinkTable) -> Mapping[str, str]:

@@ -325,6 +325,10 @@ class StatementParser:
             return self._string()
         start, end = self._place()
         if self._accept(TokenType.DASH):
+            if self._kind() is not TokenType.NUMBER:
+                raise self._fail(
+                    "The name of an option with a hyphen needs quotes: 'catalog.s3.access-key-id'."
+                )
             end = self._place()[1]
         if self._kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
             raise self._fail("Expected a value here: a string, a number, true or false.")
