@@ -188,7 +188,7 @@ def test_a_producer_that_is_opened_again_says_what_kafka_says(spark: SparkSessio
             KafkaProducer(spark, nobody) as producer,
             pytest.raises(ConnectionError, match="Kafka: TimeoutException"),
         ):
-            producer.send({"t": one_record(None, b"1")})
+            producer.send({"t": one_record(b"k", b"1")})
 
 
 def test_a_broker_that_is_away_delays_and_loses_nothing(
