@@ -21,6 +21,7 @@ from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.unions import read_unions
 from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -102,6 +103,8 @@ def test_unions_and_what_is_over_them_equal_spark_after_each_run(spark: SparkSes
     told = run.changes("per_time")
     assert max(multiset(told).values()) == 1, "nothing is told twice"
     assert told.count() > run.results("per_time").count(), "some are told again"
+    known = read_unions(Layout.of(str(tmp_path / "out"), None))
+    assert known.next_number == len(known.unions), "a start goes on with the lanes that exist"
     found = plain_rows(Layout.of(str(tmp_path / "out"), None), "every", 0, False)
     assert found is not None
     assert found.rows.num_rows == run.results("every").count()
