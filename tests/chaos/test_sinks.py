@@ -7,13 +7,14 @@ import signal
 import threading
 import uuid
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from conftest import JDBC_JARS
 from disturbed_runs import VIEWS, Orders, until
 from engine_cases import folder_bag
 from killing import ended, started
@@ -209,6 +210,12 @@ def _records(kafka: KafkaBroker, topic: str, isolation: str) -> list[tuple[bytes
     return found
 
 
+def _in_utc(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row whose moment has a zone, as every window has."""
+    name, start, n = row
+    return name, start if start.tzinfo else start.replace(tzinfo=UTC), n
+
+
 def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -228,11 +235,19 @@ def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
             f"CREATE TABLE pg_{view} USING postgres OPTIONS ({server}, dbtable '{table}_{view}');",
             f"INSERT INTO pg_{view} SELECT * FROM {view};",
         ]
+        if JDBC_JARS:
+            jdbc = server.replace("postgresql:", "jdbc:postgresql:")
+            statements += [
+                f"CREATE TABLE jdbc_{view} USING jdbc OPTIONS ({jdbc}, dbtable '{table}_jdbc_{view}');",
+                f"INSERT INTO jdbc_{view} SELECT * FROM {view};",
+            ]
+    written = [table, *([f"{table}_jdbc"] if JDBC_JARS else [])]
+    conf = [f"spark.jars={','.join(map(str, JDBC_JARS))}"] if JDBC_JARS else []
     script, log = tmp_path / "script.sql", tmp_path / "victim.log"
     script.write_text("\n".join(statements))
     for place in (*SINK_NAMES, "manifest_written", "cut_published", ""):
         orders.feed(2)
-        code = ended(started("victim.py", script, tmp_path / "out", log=log, failpoint=place))
+        code = ended(started("victim.py", script, tmp_path / "out", *conf, log=log, failpoint=place))
         assert code == (-signal.SIGKILL if place else 0), f"{place}: {code}; {log.read_text()[-3000:]}"
         if place == "manifest_written":
             postgres.kill()
@@ -249,7 +264,9 @@ def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
     assert ids
     assert sorted(deltalake.DeltaTable(tmp_path / "large").to_pyarrow_table().column("id").to_pylist()) == ids
     assert sorted(tables["large"].scan().to_arrow().column("id").to_pylist()) == ids
-    assert [row[0] for row in asked.execute(f"SELECT id FROM {table}_large ORDER BY id").fetchall()] == ids
+    for each in written:
+        found = asked.execute(f"SELECT id FROM {each}_large ORDER BY id").fetchall()
+        assert [row[0] for row in found] == ids, each
     answered = plain_rows(layout, "by_name", 0)
     assert answered is not None
     windows = Counter((row["name"], row["w"]["start"], row["n"]) for row in answered.rows.to_pylist())
@@ -258,8 +275,9 @@ def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
     assert Counter((row["name"], row["w"]["start"], row["n"]) for row in upserted) == windows
     upserted = tables["by_name"].scan().to_arrow().to_pylist()
     assert Counter((row["name"], row["w"]["start"], row["n"]) for row in upserted) == windows
-    found = asked.execute(f"SELECT name, w_start, n FROM {table}_by_name").fetchall()
-    assert Counter(found) == windows
+    for each in written:
+        found = asked.execute(f"SELECT name, w_start, n FROM {each}_by_name").fetchall()
+        assert Counter(map(_in_utc, found)) == windows, each
     asked.close()
     secret = postgres.password.encode()
     told = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and secret in path.read_bytes()]

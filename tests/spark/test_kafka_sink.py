@@ -199,14 +199,14 @@ def test_a_broker_that_is_away_delays_and_loses_nothing(
     sink = folder.sink("kafka", **topic, transactions="true", **options)
     with folder.following(sink) as told:
         folder.match([1])
-        until(lambda: told["target.large"].get("backlog") == 0)
+        # a broker that is killed between a commit and its markers may lose these (docs/known-limits.md)
+        until(lambda: ids(topic) == [1])
         kafka.kill()
         try:
             folder.match([2], [3])
             until(lambda: any(event["kind"] == "sink_retried" for event in folder.events.recent), 120)
         finally:
             kafka.start()
-        # the broker ends the open transaction after a minute
         until(lambda: told["target.large"]["backlog"] == 0, 120)
     assert ids(topic) == [1, 2, 3]
 
