@@ -34,8 +34,10 @@ _INNER = re.compile(r"""["']([^"']+)["']""")
 #: the user of a URI; the secret of one may have a slash, and what follows a port is a path
 _OF_URI = r"(?<=://)[^\s'\"@/]*(?::(?!\d+/)[^\s'\"@]*)?(?=@)"
 _URI_USER = re.compile(_OF_URI)
-#: that of a value, where it may stand without a scheme
-_USER = re.compile(rf"{_OF_URI}|(?<![^\s'\",])[\w.%+-]+:[^\s'\",@/]+(?=@)")
+#: that of a value, where it may stand without a scheme, and as Oracle writes it: user/password
+_USER = re.compile(
+    rf"{_OF_URI}|(?<![^\s'\",])[\w.%+-]+:[^\s'\",@/]+(?=@)|(?:(?<=:thin:)|(?<=:oci:)|(?<=:oci8:))[\w.%+-]+/[^\s'\",@/]+(?=@)"
+)
 #: name and value within a value
 _PAIR = re.compile(r"""(?P<name>[\w.]+)\s*=\s*(?:"([^"]+)"|'([^']+)'|([^\s;&,"']+))""")
 #: shorter values are words of messages too
@@ -125,9 +127,21 @@ def _values(text: str, position: int) -> Iterator[tuple[list[tuple[int, int]], i
             elif is_secret(name):
                 yield [_bare(part[0], part.start())], part.end()
             else:
-                yield [each.span() for each in _USER.finditer(text, *part.span())], part.end()
+                yield _within(text, *part.span()), part.end()
                 # a comma is missing where this was the value of a word
                 name = "" if part["string"] is not None else part[0]
+
+
+def _within(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Where secrets stand within a value that is none as a whole; see `secrets_within`."""
+    users = [each.span() for each in _USER.finditer(text, start, end)]
+    inside = start + 1 if text[start] in "'\"" else start
+    pairs = [each for each in _PAIR.finditer(text, inside, end) if is_secret(each["name"])]
+    apart = [
+        each for each in pairs if not any(first < each.end() and each.start() < last for first, last in users)
+    ]
+    values = [each.span(next(group for group in (2, 3, 4) if each[group])) for each in apart]
+    return sorted([*users, *values])
 
 
 def _bare(value: str, start: int) -> tuple[int, int]:
@@ -198,8 +212,8 @@ def option_secrets_masked(message: str, options: Mapping[str, str]) -> str:
                 if len(secret) >= _LEAST_CHARACTERS:
                     message = message.replace(secret, MASK)
         else:
-            for user in _USER.findall(value):
-                message = message.replace(user, MASK)
+            for first, after in _within(value, 0, len(value)) if value else ():
+                message = message.replace(value[first:after], MASK)
     return users_masked(message)
 
 

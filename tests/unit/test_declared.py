@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.errors import InputError, UnknownNameError
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.script.queries import parse_query
+from penstock.sql.unions.query import union_name
 
 
 def view(name: str, source: str, text: str = "") -> View:
@@ -91,3 +95,18 @@ def test_changes_are_those_of_touched_views() -> None:
     assert staged.changes(before, "u") == ({}, [])
     assert staged.touches(before, ViewDefinition)
     assert not staged.touches(before, WindowDefinition)
+
+
+def test_what_a_view_had_in_from_stays_for_a_view_that_is_declared_with_the_change() -> None:
+    text = "SELECT a FROM t UNION ALL SELECT b FROM t"
+    inner = union_name(text)
+    declared = Declared()
+    declared.put(inner, replace(view(inner, "t"), definition=UnionDefinition(inner, "id", text, (), ())))
+    declared.put("v", view("v", inner))
+    declared.put("v", view("v", "t"))
+    declared.put("w", view("w", inner))
+    declared.drop_unread()
+    assert inner in declared.views
+    declared.put("w", view("w", "t"))
+    declared.drop_unread()
+    assert inner not in declared.views

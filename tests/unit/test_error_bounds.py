@@ -91,6 +91,18 @@ def test_few_values_have_no_bound_and_a_group_without_any_has_no_value() -> None
         assert list(np.isnan(found.values)) == [False, False, True]
 
 
+def test_a_sample_of_equal_values_says_nothing_of_the_others() -> None:
+    groups, values = np.zeros(1_000, np.int64), np.zeros(1_000)
+    sampled = Sampled(1_000, 20_000)
+    estimates = (
+        estimated_sums(groups, values, 1, sampled),
+        estimated_means(groups, values, 1, sampled),
+    )
+    for each in estimates:
+        assert each.values[0] == 0
+        assert np.isnan(each.bounds[0])
+
+
 def test_a_quantile_near_the_end_has_no_bound() -> None:
     groups, values = np.zeros(1_000, np.int64), np.arange(1_000.0)
     sampled = Sampled(1_000, 100_000)

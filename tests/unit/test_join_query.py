@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.joins.parsing import is_join
 from penstock.sql.joins.query import JoinQuery, JoinWord
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
 from penstock.sql.script.statements import sources_of
 from penstock.sql.script.views import flatten
+from penstock.sql.text.lexing import tokenize
 
 
 def joined(text: str) -> JoinQuery:
@@ -91,6 +93,27 @@ def test_exists_is_a_semi_or_anti_join(where: str, word: JoinWord, on: str, left
     assert condition.text == on
     assert query.where is not None
     assert " ".join(query.where.text.split()) == left
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["exists(tags, t -> t > 1)", "a > 1 AND exists(tags, t -> t > 1)", "NOT exists(tags, t -> t = 2)"],
+)
+def test_the_function_exists_is_no_subquery(where: str) -> None:
+    text = f"SELECT a FROM s WHERE {where}"
+    assert not is_join(tokenize(text, 0, text))
+
+
+@pytest.mark.parametrize("more", ["= FALSE", "IS NULL", "IN (FALSE)", "<=> NULL", "|| 'a'", "IS NOT TRUE"])
+def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> None:
+    exists = "EXISTS (SELECT 1 FROM b WHERE b.k = a.k)"
+    for text in (
+        f"SELECT k FROM a WHERE {exists} {more}",
+        f"SELECT k FROM a WHERE NOT {exists} {more} AND k > 1",
+    ):
+        assert not is_join(tokenize(text, 0, text))
+        with pytest.raises(UnsupportedError, match="subquery"):
+            parse_query(text)
 
 
 def test_the_input_that_may_lack_partners_is_the_last_of_the_plan() -> None:

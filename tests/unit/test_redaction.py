@@ -31,6 +31,9 @@ JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required userna
         f"/* it's ( */ password /* ' */ 'it''s\\' {MARKER}', subscribe 't'",
         f"subscribe ')', password r'{MARKER}'",
         f"subscribe 't', client_secret '{MARKER}",
+        f"url 'jdbc:postgresql://h/db?user=u&password={MARKER}', dbtable 't'",
+        f"url 'jdbc:sqlserver://h;user=u;password={MARKER}' dbtable 't'",
+        f"url 'jdbc:oracle:thin:scott/{MARKER}@h:1521:orcl', dbtable 't'",
     ],
 )
 @pytest.mark.parametrize(

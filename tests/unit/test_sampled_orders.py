@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from penstock.control.policies.deadlines.sampling import LEAST_SAMPLE, MOST_SAMP
 from penstock.operators.deadlines.instances import Extent, Tuples
 from penstock.operators.deadlines.order import OrderPlan, work_out_sampled
 from penstock.operators.deadlines.run_tuples import sampled_tuples, tuples_of
+from penstock.operators.deadlines.sampled_order import _typed
 from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import Run, RunPlan, write_run
@@ -253,3 +255,9 @@ def test_a_sample_keeps_no_exact_window_of_another_view_from_its_deadline() -> N
     started = [each for each in actions if isinstance(each, StartOrder)]
     assert [each.stream for each in started] == ["w"], "behind a sample it would be late"
     assert all(isinstance(each, GiveUpInstance) for each in actions if each.stream == "v")
+
+
+def test_decimals_of_all_digits_fit() -> None:
+    kind = pa.decimal128(38, 18)
+    found = _typed(np.array([1e10, -2.5, 0.0]), np.array([False, False, True]), SimpleNamespace(type=kind))  # type: ignore[arg-type]
+    assert found.to_pylist() == [Decimal("1E10"), Decimal("-2.5"), None]

@@ -156,7 +156,12 @@ def _bounded(error: Floats, number: Floats, sampled: Sampled) -> Floats:
     """Standard errors as bounds."""
     if not sampled.unsampled:
         return np.zeros(len(error))
-    return np.where(number >= LEAST_VALUES, error * _student(np.maximum(number - 1, 1)), np.nan)
+    return _known(np.where(number >= LEAST_VALUES, error * _student(np.maximum(number - 1, 1)), np.nan))
+
+
+def _known(bounds: Floats) -> Floats:
+    """Bounds of which those are not known that a sample without any difference gives: the other tuples may differ."""
+    return np.where(bounds > 0, bounds, np.nan)
 
 
 def _student(freedom: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ from penstock.operators.windows.rows import OVERFLOWED
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import ERROR_BOUND, Aggregate, WindowPlan
 
+#: decimals have up to 38 digits, those that are cut off not counted
+_EXACT = Context(prec=80)
 #: the interpolated quantile; the other one is a value that occurs
 _INTERPOLATED = "percentile"
 #: the fraction of a percentile without one: MEDIAN
@@ -132,7 +134,10 @@ def _typed(values: npt.NDArray[np.float64], absent: npt.NDArray[np.bool_], aggre
         decimals: list[Any] = [
             None if gone else Decimal(value) for value, gone in zip(values.tolist(), absent, strict=True)
         ]
-        fitting = [None if each is None or abs(each) >= most else each.quantize(step) for each in decimals]
+        fitting = [
+            None if each is None or abs(each) >= most else each.quantize(step, context=_EXACT)
+            for each in decimals
+        ]
         return pa.array(fitting, kind)
     # the largest float64 below 2^63 is 1,024 less
     fits = ~absent & (np.abs(values) < 2.0**63)

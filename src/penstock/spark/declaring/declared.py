@@ -139,6 +139,8 @@ class Declared:
     touched: dict[str, None] = field(default_factory=dict)
     #: names of `above` whose views no other copy has
     _own: set[str] = field(default_factory=set)
+    #: what redefined views were before, until `drop_unread`
+    _left: list[Query] = field(default_factory=list, init=False, repr=False)
 
     def copy(self) -> Declared:
         """A copy to change; a mistake half way then leaves nothing behind."""
@@ -177,7 +179,13 @@ class Declared:
             if source.upper() in self.spelled:
                 self._above(source.upper())[name] = None
         if before is not None:
-            self._drop_inner(before.query)
+            self._left.append(before.query)
+
+    def drop_unread(self) -> None:
+        """Removes what redefined views had in FROM, see `_drop_inner`: other views that are declared with them may read it now."""
+        left, self._left = self._left, []
+        for query in left:
+            self._drop_inner(query)
 
     def drop(self, name: str) -> None:
         """Removes a view; see `refuse_loose_ends`."""

@@ -411,6 +411,7 @@ class Declaring:
         for stream, selected in selections.items():
             columns = staged.streams[stream].source.schema.fieldNames()
             check_projections(selected, columns, staged.streams[stream].host)
+        staged.drop_unread()
         staged.refuse_loose_ends()
         for stream, queries in new.items():
             source, host = staged.streams[stream].source, staged.streams[stream].host

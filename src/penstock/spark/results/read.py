@@ -285,7 +285,8 @@ def refuse_another_source(layout: Layout, stream: str, parts: Sequence[str]) -> 
     """
     known = (known_catalog(layout) or {}).get(PARTS, {}).get(stream, ())
     gone = [each for each in known if each not in parts]
-    if parts and gone:
+    has_begun = any(True for _ in layout.bindings(stream).numbers())
+    if parts and gone and has_begun:
         raise CheckpointError(
             f"stream {stream} reads {', '.join(parts)}; the checkpoint {layout.checkpoint} continues with {', '.join(gone)}, "
             "which the stream does not read any more. Put that back, or start with a new output folder and checkpoint"

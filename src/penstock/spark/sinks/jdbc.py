@@ -289,6 +289,7 @@ class JdbcProvider:
                 *table.statement.at("dbtable"),
             )
         columns = jdbc_columns(table.columns)
+        options.refuse_double(table, (each.name for each in columns))
         types = _column_types(table, columns)
         database = JdbcDatabase(spark, dict(table.options))
         declared = _Declared(database, name, types)

@@ -29,8 +29,12 @@ _CALL_ROWS = 4_096
 _NETWORK_MS = 120_000
 #: text columns that an index has need a length in most databases
 _KEY_TYPE = "VARCHAR(255)"
-#: of these a moment has no fraction of a second unless its type says so
-_WITHOUT_FRACTION = ("jdbc:mysql:", "jdbc:mariadb:")
+_WITH_ZONE = ("TIMESTAMPTZ", "DATETIMEOFFSET", "TIMESTAMP_TZ")
+#: Spark's dialect knows one of them
+_MYSQL = "jdbc:mysql:"
+_MARIADB = "jdbc:mariadb:"
+#: theirs for moments: TIMESTAMP would be read in the session's zone, and has no fraction of a second
+_MOMENT_OF_MYSQL = "DATETIME(6)"
 _JDBC = "org.apache.spark.sql.execution.datasources.jdbc.JdbcUtils"
 
 
@@ -58,7 +62,7 @@ class TableColumn:
         assert kind is not None, "refused as the sink was declared"
         if kind == "T":
             named = self.type.upper()
-            has_zone = "WITH TIME ZONE" in named or named in ("TIMESTAMPTZ", "DATETIMEOFFSET", "TIMESTAMP_TZ")
+            has_zone = named.endswith(("WITH TIME ZONE", "WITH LOCAL TIME ZONE")) or named in _WITH_ZONE
             return "Z" if has_zone else "T"
         return kind
 
@@ -115,12 +119,16 @@ class JdbcDatabase:
             named = str(java_class(self.spark, _JDBC).getJdbcType(kind, dialect).databaseTypeDefinition())
         except Py4JJavaError:
             return None
-        is_coarse = column.kind == "T" and self.url.startswith(_WITHOUT_FRACTION)
-        return f"{named}(6)" if is_coarse and "(" not in named else named
+        return _MOMENT_OF_MYSQL if column.kind == "T" and self._known_as.startswith(_MYSQL) else named
+
+    @property
+    def _known_as(self) -> str:
+        """The address as Spark's dialects know its kind."""
+        return self.url.replace(_MARIADB, _MYSQL, 1) if self.url.startswith(_MARIADB) else self.url
 
     @property
     def _dialect(self) -> Any:
-        return java_class(self.spark, "org.apache.spark.sql.jdbc.JdbcDialects").get(self.url)
+        return java_class(self.spark, "org.apache.spark.sql.jdbc.JdbcDialects").get(self._known_as)
 
     def connect(self) -> JdbcConnection:
         """Open a connection.

@@ -120,7 +120,8 @@ public class PenstockRows {
         }
         if (last == null) return "=" + told.getClass().getSimpleName() + ": " + told.getMessage();
         String state = last.getSQLState() == null ? "" : last.getSQLState();
-        boolean isAway = state.startsWith("08") || state.startsWith("57P") || last instanceof java.sql.SQLTransientException
+        boolean isAway = state.startsWith("08") || state.startsWith("57P") || state.startsWith("40")
+            || state.startsWith("53") || state.equals("55P03") || last instanceof java.sql.SQLTransientException
             || last instanceof java.sql.SQLRecoverableException || last instanceof java.sql.SQLNonTransientConnectionException;
         return (isAway ? "!" : "=") + last.getMessage();
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 
@@ -81,3 +82,17 @@ def library(table: SinkTable, module: str, extra: str) -> ModuleType:
             f"table {table.name}: sink {table.statement.source} needs the package {module}: pip install 'penstock[{extra}]'",
             *table.statement.at("using"),
         ) from error
+
+
+def refuse_double(table: SinkTable, names: Iterable[str]) -> None:
+    """Refuses columns of a database that have one name, as a window's `w_start` beside a column of that name.
+
+    Raises:
+        SqlError: two have, whatever their case.
+    """
+    double = [name for name, count in Counter(map(str.lower, names)).items() if count > 1]
+    if double:
+        raise SqlError(
+            f"table {table.name}: two columns would be {double[0]}. Rename one with AS; a window w becomes w_start and w_end.",
+            *table.statement.at("using"),
+        )

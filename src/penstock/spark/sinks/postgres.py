@@ -306,6 +306,7 @@ class PostgresProvider:
                     "Select its parts, CAST it, or use to_json.",
                     *table.statement.at("using"),
                 )
+        options.refuse_double(table, (each.name for each in all_columns(table.columns)))
         server = _Server(address, table.options.get("user"), table.options.get("password"), name)
         return partial(_opened, server)
 

@@ -75,7 +75,10 @@ def open_probe(spark: SparkSession, table: CreateTable) -> Probe | None:
     path = options.get("path", "")
     if kind in _FILES and "://" not in path and not is_pattern(path):
         is_recursive = options.get("recursivefilelookup", "").lower() == "true"
-        return FolderProbe(Path(path).resolve(), is_recursive, any(each in options for each in _SELECTING))
+        is_selected = any(each in options for each in _SELECTING)
+        # a link that leads elsewhere is the same folder, as Spark names files by it
+        parts = (f"folder {Path(path).absolute()}",)
+        return FolderProbe(Path(path).resolve(), is_recursive, is_selected, parts)
     return None
 
 
@@ -86,14 +89,21 @@ class FolderProbe:
         folder: the folder.
         is_recursive: whether the option `recursiveFileLookup` is set.
         is_selected: whether another option says which of its files are read: then nobody can tell the backlog.
+        parts: see `Probe`.
     """
 
     unit: str = "files"
     topic: str | None = None
 
-    def __init__(self, folder: Path, is_recursive: bool = False, is_selected: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        is_recursive: bool = False,
+        is_selected: bool = False,
+        parts: tuple[str, ...] = (),
+    ) -> None:
         self.source = f"folder {folder}"
-        self.parts: tuple[str, ...] = (self.source,)
+        self.parts = parts
         self._folder = folder
         self._is_recursive = is_recursive
         self._is_selected = is_selected

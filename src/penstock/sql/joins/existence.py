@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.sql.joins.query import JoinWord
+from penstock.sql.text.parts import UNSUPPORTED
 
 _OPENING = (TokenType.L_PAREN, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.END)
+#: what may stand behind an EXISTS that is a condition of its own
+_BEHIND = frozenset((TokenType.AND, TokenType.R_PAREN, TokenType.GROUP_BY, TokenType.HAVING, *UNSUPPORTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ def existence_test(kinds: Sequence[TokenType], position: int) -> ExistenceTest |
             opened = number + 1
         depth += (kind in _OPENING) - (kind in _CLOSING)
         if depth == 0 and opened is not None and number > opened:
+            if number + 1 < len(kinds) and kinds[number + 1] not in _BEHIND:
+                return None
             is_negated = opened - 2 >= position and kinds[opened - 2] is TokenType.NOT
             word = JoinWord.ANTI if is_negated else JoinWord.SEMI
             found = ExistenceTest(word, opened - 1 - is_negated, number + 1, opened + 1)
@@ -53,8 +58,11 @@ def existence_test(kinds: Sequence[TokenType], position: int) -> ExistenceTest |
 
 
 def _begins(kinds: Sequence[TokenType], position: int, number: int) -> bool:
-    """Whether EXISTS is there, as a condition of its own."""
+    """Whether EXISTS with a query is there, which nothing stands before but NOT; Spark has a function of arrays of that name too."""
     if kinds[number] is not TokenType.EXISTS or kinds[number + 1 : number + 2] != [TokenType.L_PAREN]:
+        return False
+    behind = next((kind for kind in kinds[number + 1 :] if kind is not TokenType.L_PAREN), None)
+    if behind is not TokenType.SELECT:
         return False
     before = number - 1
     if before >= position and kinds[before] is TokenType.NOT:

@@ -26,4 +26,4 @@ class UnionQuery:
 
 def union_name(text: str) -> str:
     """Name of the view that a UNION ALL in FROM becomes, by its text."""
-    return f"union_{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return f"union_{hashlib.sha256(text.encode()).hexdigest()[:12]}"

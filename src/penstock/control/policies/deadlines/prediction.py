@@ -164,9 +164,12 @@ class CostPredictor:
             now: by the clock.
             work: what it did.
             predicted: seconds.
-            seconds: for its new tuples, for its expired ones, for the rest.
+            seconds: for its new tuples, for its expired ones, for the rest. What is spent on none counts as the rest: as a cost of
+                tuples that fade away it would grow without end.
             beside: of these, what orders of one lot share.
         """
+        adding = seconds[0] if work.new else 0.0
+        removing = seconds[1] if work.expired else 0.0
         if self._kin is not None:
             self._kin.measured(now, work, predicted, seconds, beside)
         error = sum(seconds) / predicted - 1 if predicted else 0.0
@@ -174,10 +177,10 @@ class CostPredictor:
             0.0 if self.measured_at == -inf else max(0.0, now - self.measured_at),
             {
                 "new": work.new,
-                "adding": seconds[0],
+                "adding": adding,
                 "expired": work.expired,
-                "removing": seconds[1],
-                "rest": seconds[2],
+                "removing": removing,
+                "rest": sum(seconds) - adding - removing,
                 "orders": 1,
                 "squares": error * error,
                 "beside": beside,
