@@ -173,6 +173,18 @@ def test_windows_are_upserted_and_withdrawn(folder: Folder, database: Database, 
     assert windows_of(database, f"{table}_whole") == newest(CUTS)
 
 
+def test_the_row_of_a_key_that_is_null_alone_is_replaced(
+    folder: Folder, database: Database, table: str
+) -> None:
+    for n, is_final in ((3, False), (4, False), (5, True)):
+        folder.answer([(None, 0, n, is_final, False), ("a", 0, n, is_final, False)])
+        folder.deliver(sink_to(folder, database, table, WINDOWS, key="city"))
+        assert sorted(database.asked(f'SELECT "city", "n" FROM {table}'), key=str) == [("a", n), (None, n)]
+    folder.answer([(None, 0, 0, True, True)])
+    folder.deliver(sink_to(folder, database, table, WINDOWS, key="city"))
+    assert database.asked(f'SELECT "city", "n" FROM {table}') == [("a", 5)]
+
+
 def test_every_revision_is_a_row_in_mode_changes(folder: Folder, database: Database, table: str) -> None:
     folder.answer(*CUTS)
     folder.deliver(sink_to(folder, database, table, WINDOWS, mode="changes"))

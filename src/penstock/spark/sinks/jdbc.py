@@ -221,6 +221,9 @@ class _JdbcTarget:
     def _run(
         self, text: str, rows: pa.Table, columns: Sequence[JdbcColumn], *, is_counted: bool = False
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        if not columns:
+            # a key of NULLs alone has no parameter, and Arrow counts no rows without columns
+            return np.full(rows.num_rows, self._connection.changed(text) > 0)
         targets = [self._known[each.name] for each in columns]
         kinds = "".join(target.kind_of(each) for target, each in zip(targets, columns, strict=True))
         return self._connection.run(text, flat_rows(rows, columns), kinds, targets, is_counted=is_counted)
