@@ -47,6 +47,8 @@ from penstock.sql.script.statements import CreateTable
 #: seconds of playing time that one chunk covers where the speed is finite
 _CHUNK_SECONDS = 1.0
 _ROW_GROUPS_A_CHUNK = 4
+#: of a schedule: the rows of the largest chunk
+_MOST_ROWS = "most_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Pace:
 
     Attributes:
         speed: multiple of real speed; infinity as fast as it goes.
-        rows_per_trigger: most rows of a chunk.
+        rows_per_trigger: most rows of a chunk, and of the chunks that a batch takes.
     """
 
     speed: float
@@ -104,15 +106,16 @@ def prepare(stored: pa.Table, arrival: str, pace: Pace, folder: Path) -> None:
     due = (seconds - seconds[0]) / pace.speed if len(seconds) else seconds
     waiting = folder / "waiting"
     make_folder(waiting)
-    schedule = []
+    schedule, most = [], 1
     for number, (start, end) in enumerate(_chunks(due, pace)):
         chunk = rows.slice(start, end - start)
         size = max(1, -(-chunk.num_rows // _ROW_GROUPS_A_CHUNK))
         pq.write_table(chunk, waiting / f"{number:08d}.parquet", row_group_size=size)
         sync_file(waiting / f"{number:08d}.parquet")
         schedule.append(float(due[end - 1]))
+        most = max(most, end - start)
     sync_folder(waiting)
-    SCHEDULE.replace(folder / "schedule.json", {"due_seconds": schedule})
+    SCHEDULE.replace(folder / "schedule.json", {"due_seconds": schedule, _MOST_ROWS: most})
 
 
 def _refuse_columns_after(folder: Path, stream: str, schema: StructType) -> None:
@@ -171,7 +174,7 @@ class ReplaySource:
         self._arrival = arrival
         self._pace = pace
         self._in_scan = in_scan
-        self._parquet = self._released_into(Path())
+        self._parquet = self._released_into(Path(), 1)
         self._begun = False
         #: chunks that are released, and when the last one was, nanoseconds since the epoch
         self._count = self._newest = 0
@@ -208,7 +211,9 @@ class ReplaySource:
         released = numbered(self._released, ".parquet")
         self._count = len(released)
         self._newest = self._modified(released[-1]) if released else 0
-        self._parquet = self._released_into(self._released)
+        most = schedule.get(_MOST_ROWS, self._pace.rows_per_trigger)
+        # a batch that comes late takes what has been released meanwhile
+        self._parquet = self._released_into(self._released, max(1, self._pace.rows_per_trigger // most))
 
     def _refuse_others(self, stream: str) -> None:
         """Makes sure that what the checkpoint holds is for this source to play."""
@@ -259,10 +264,9 @@ class ReplaySource:
             raise failure
         return self._count == len(self._due)
 
-    def _released_into(self, folder: Path) -> ParquetSource:
-        return ParquetSource(
-            self.schema, self.event_time, str(folder), {"maxFilesPerTrigger": "1"}, self._in_scan
-        )
+    def _released_into(self, folder: Path, chunks: int) -> ParquetSource:
+        options = {"maxFilesPerTrigger": str(chunks)}
+        return ParquetSource(self.schema, self.event_time, str(folder), options, self._in_scan)
 
     def close(self) -> None:
         """Stops the clock; on return it releases nothing more."""
