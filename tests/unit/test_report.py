@@ -254,3 +254,13 @@ def _stream(**fields: Any) -> dict[str, Any]:
         "sequence": None,
         **fields,
     }
+
+
+def test_a_running_view_over_another_view_has_rows_and_no_windows() -> None:
+    counts = {"early": 0, "corrected": 0, "final": 0, "rows": 9, "revised_rows": 2}
+    (lane,) = take_lanes({"s": {"lanes": {"s.unions.1.results": {"views": {"total": counts}}}}})
+    assert "total: 7 rows" in lane.line()
+    (lane,) = take_lanes(
+        {"s": {"lanes": {"s.unions.1.results": {"views": {"hourly": {**counts, "final": 3}}}}}}
+    )
+    assert "hourly: 0 early, 0 corrected, 3 final" in lane.line()

@@ -231,6 +231,9 @@ def _told(counts: Mapping[str, Any]) -> str:
     if "released" in counts:
         return deadline_words(counts)
     if "early" in counts:
+        if counts.get("rows") and not any(counts.get(kind) for kind in _WINDOWS):
+            # rows of no window: a running view over another view
+            return _told_of_groups(counts)
         windows = [f"{counts[kind]:,} {kind}" for kind in _WINDOWS[:3]]
         return ", ".join([*windows, *filter(None, [overflow_words(counts.get("overflowed", 0))])])
     told = counted(counts.get("rows", 0), "row")
