@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 #: requests of ptrace
 _TRACE_ME, _PEEK_USER, _CONTINUE_TO_CALL, _KILL_WITH_ME = 0, 3, 24, 0x100000
-_SET_OPTIONS, _MARK_CALLS = 0x4200, 1
+_SET_OPTIONS, _MARK_CALLS, _FOLLOW_THREADS = 0x4200, 1, 8
+#: of waiting: threads count as children too
+_THREADS_TOO = 0x40000000
 _CALL = signal.SIGTRAP | 0x80
 #: where the number of the call is among the registers of x86-64, and the numbers of the calls that change files: write, pwrite,
 #: writev, pwritev, fsync, fdatasync, truncate, ftruncate, rename, mkdir, link, unlink, openat, mkdirat, unlinkat, renameat,
@@ -24,7 +26,7 @@ def killed_before(call: int, function: Callable[[], object]) -> bool:
     """Run a function in a forked process that is killed before one of its calls.
 
     Args:
-        call: which, counted from 0 over those that change files.
+        call: which, counted from 0 over those of all its threads that change files.
         function: ends by itself where it makes fewer calls.
 
     Returns:
@@ -35,6 +37,8 @@ def killed_before(call: int, function: Callable[[], object]) -> bool:
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     child = os.fork()
     if not child:
+        # a group of its own: whoever waits for its threads waits for no other child
+        os.setpgid(0, 0)
         libc.ptrace(_TRACE_ME, 0, None, None)
         os.kill(os.getpid(), signal.SIGSTOP)
         try:
@@ -44,25 +48,29 @@ def killed_before(call: int, function: Callable[[], object]) -> bool:
             os._exit(1)
         os._exit(0)
     os.waitpid(child, 0)
-    if libc.ptrace(_SET_OPTIONS, child, None, _MARK_CALLS | _KILL_WITH_ME) < 0:
+    if libc.ptrace(_SET_OPTIONS, child, None, _MARK_CALLS | _FOLLOW_THREADS | _KILL_WITH_ME) < 0:
         raise OSError(ctypes.get_errno(), "processes cannot be traced here")
-    seen, is_entry = 0, True
+    seen, within = 0, set()
+    libc.ptrace(_CONTINUE_TO_CALL, child, None, None)
     while True:
-        libc.ptrace(_CONTINUE_TO_CALL, child, None, None)
-        _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):
-            assert os.WEXITSTATUS(status) == 0, "the process failed"
+        thread, status = os.waitpid(-child, _THREADS_TOO)
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            if thread != child:
+                continue
+            assert status == 0, "the process failed"
             return False
-        assert os.WIFSTOPPED(status), status
-        if os.WSTOPSIG(status) != _CALL:
-            continue
-        if is_entry and _changes(libc, child):
-            if seen == call:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return True
-            seen += 1
-        is_entry = not is_entry
+        if os.WSTOPSIG(status) == _CALL and thread in within:
+            within.remove(thread)
+        elif os.WSTOPSIG(status) == _CALL:
+            within.add(thread)
+            if _changes(libc, thread):
+                if seen == call:
+                    os.kill(child, signal.SIGKILL)
+                    while os.waitpid(-child, _THREADS_TOO)[0] != child:
+                        pass
+                    return True
+                seen += 1
+        libc.ptrace(_CONTINUE_TO_CALL, thread, None, None)
 
 
 def _changes(libc: ctypes.CDLL, child: int) -> bool:
