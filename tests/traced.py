@@ -50,7 +50,8 @@ def killed_before(call: int, function: Callable[[], object]) -> bool:
     os.waitpid(child, 0)
     if libc.ptrace(_SET_OPTIONS, child, None, _MARK_CALLS | _FOLLOW_THREADS | _KILL_WITH_ME) < 0:
         raise OSError(ctypes.get_errno(), "processes cannot be traced here")
-    seen, within = 0, set()
+    seen = 0
+    within: set[int] = set()
     libc.ptrace(_CONTINUE_TO_CALL, child, None, None)
     while True:
         thread, status = os.waitpid(-child, _THREADS_TOO)
