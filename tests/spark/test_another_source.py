@@ -13,7 +13,7 @@ from penstock import Engine
 from penstock.errors import CheckpointError
 from penstock.spark.reporting.catalog import PARTS, known_catalog
 from penstock.spark.results.read import refuse_another_source
-from penstock.spark.storage.formats import CATALOG
+from penstock.spark.storage.formats import BINDING, CATALOG
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -65,5 +65,9 @@ def test_topics_may_be_added_and_none_may_go(tmp_path: Path) -> None:
     refuse_another_source(layout, "t", ["topic d"])
     # nobody can tell which topics a pattern means
     refuse_another_source(layout, "s", [])
+    # a start that failed before its first batch has no positions in anything
+    refuse_another_source(layout, "s", ["topic d"])
+    BINDING.put(layout.bindings("s")[0], BINDING.stamped({"version": 0}))
+    refuse_another_source(layout, "s", ["topic a", "topic b", "topic c"])
     with pytest.raises(CheckpointError, match=r"stream s reads topic b, topic c; .* continues with topic a"):
         refuse_another_source(layout, "s", ["topic b", "topic c"])
