@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from penstock.errors import CheckpointError
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.formats import CUT
+from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.offsets import REMEDY
 
@@ -158,3 +159,17 @@ def newest_reach(published: Sequence[Mapping[str, Any]]) -> tuple[int, dict[str,
         return None
     figures = published[-1]
     return figures["batch"], {stream: Reach(**reach) for stream, reach in figures["until"].items()}
+
+
+def forget_lane(layout: Layout, lane: str, streams: Iterable[str]) -> None:
+    """Removes what a lane that does not run has left beside its results; the lane itself last, so that it can be repeated.
+
+    Args:
+        layout: output and checkpoint folders.
+        lane: its name.
+        streams: the logs that it has read.
+    """
+    for stream in streams:
+        LogReader(layout.log(stream)).leave(lane)
+    Cuts(layout.cuts(lane)).clear()
+    layout.lanes[lane].remove()

@@ -22,11 +22,11 @@ from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_files
 from penstock.spark.results.frames import published_frame
-from penstock.spark.storage.joins import RegisteredJoin, join_lane
+from penstock.spark.storage.joins import JoinDefinition, RegisteredJoin, join_lane
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import RegisteredRefresh, refreshed_lane
+from penstock.spark.storage.refreshed import RefreshedDefinition, RegisteredRefresh, refreshed_lane
 from penstock.spark.storage.store_paths import StorePath
-from penstock.spark.storage.unions import RegisteredUnion, union_lane
+from penstock.spark.storage.unions import RegisteredUnion, UnionDefinition, union_lane
 
 #: of a view in the catalog: the numbers of the lanes that have answered it; join, refreshed and UNION ALL views have it
 LANES = "lanes"
@@ -64,12 +64,7 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
     """What the catalog says of a join view."""
     definition = registered.definition
     return {
-        "name": definition.name,
-        "id": definition.id,
-        "sql": definition.sql,
-        "beneath": definition.beneath,
-        "streams": definition.streams,
-        "columns": spark_schema(row_schema(definition.plan)).jsonValue(),
+        **_of_any(definition, row_schema(definition.plan)),
         TABLES: definition.tables,
         LANES: [*registered.before, registered.number],
         WITHDRAWS: definition.plan.withdraws,
@@ -82,12 +77,7 @@ def refreshed_entry(registered: RegisteredRefresh) -> dict[str, Any]:
     definition = registered.definition
     own = definition.schema
     return {
-        "name": definition.name,
-        "id": definition.id,
-        "sql": definition.sql,
-        "beneath": definition.beneath,
-        "streams": definition.streams,
-        "columns": spark_schema(own).jsonValue(),
+        **_of_any(definition, own),
         TABLES: definition.tables,
         LANES: [registered.number],
         REFRESH_SECONDS: definition.seconds,
@@ -100,14 +90,23 @@ def union_entry(registered: RegisteredUnion) -> dict[str, Any]:
     """What the catalog says of a UNION ALL view."""
     definition = registered.definition
     return {
+        **_of_any(definition, definition.schema),
+        LANES: [*registered.before, registered.number],
+        BRANCHES: len(definition.branches),
+    }
+
+
+def _of_any(
+    definition: JoinDefinition | RefreshedDefinition | UnionDefinition, columns: pa.Schema
+) -> dict[str, Any]:
+    """What the catalog says of every view with a lane of its own."""
+    return {
         "name": definition.name,
         "id": definition.id,
         "sql": definition.sql,
         "beneath": definition.beneath,
         "streams": definition.streams,
-        "columns": spark_schema(definition.schema).jsonValue(),
-        LANES: [*registered.before, registered.number],
-        BRANCHES: len(definition.branches),
+        "columns": spark_schema(columns).jsonValue(),
     }
 
 

@@ -11,7 +11,7 @@ from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.asking import Asked
-from penstock.spark.lanes.cuts import Cuts
+from penstock.spark.lanes.cuts import forget_lane
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
 from penstock.spark.lanes.joins.static_runs import forget_static_tables
 from penstock.spark.lanes.shared_jobs import SharedJobs
@@ -85,11 +85,9 @@ class JoinViews:
 
     def forget(self, gone: RegisteredJoin) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
-        for stream in gone.definition.streams:
-            LogReader(self._layout.log(stream)).leave(gone.lane)
-        Cuts(self._layout.cuts(gone.lane)).clear()
+        # before the lane itself: a kill between leaves it to be forgotten once more
         forget_static_tables(self._layout, gone.lane)
-        self._layout.lanes[gone.lane].remove()
+        forget_lane(self._layout, gone.lane, gone.definition.streams)
         self._layout.plan_statistics[gone.lane].remove()
 
     def asked(self, stream: str) -> list[Asked]:

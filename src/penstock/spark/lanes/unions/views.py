@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.spark.lanes.asking import Asked
-from penstock.spark.lanes.cuts import Cuts
-from penstock.spark.log.stream_log import LogReader
+from penstock.spark.lanes.cuts import forget_lane
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.unions import (
     RegisteredUnion,
@@ -57,10 +56,7 @@ class UnionViews:
 
     def forget(self, gone: RegisteredUnion) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
-        for stream in gone.definition.streams:
-            LogReader(self._layout.log(stream)).leave(gone.lane)
-        Cuts(self._layout.cuts(gone.lane)).clear()
-        self._layout.lanes[gone.lane].remove()
+        forget_lane(self._layout, gone.lane, gone.definition.streams)
 
     def asked(self, stream: str) -> list[Asked]:
         """What the views ask of a stream."""
