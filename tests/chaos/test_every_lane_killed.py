@@ -1,7 +1,7 @@
 """`kill -9` of a run with views of every kind, once in each lane: in the end each answer is that of an undisturbed run.
 
-The short form of the tests that kill a run at every place. Places of files and logs alone need no Spark:
-`test_lane_kill.py` kills a lane's process at each, `tests/unit/` the processes that write batches, logs, runs and events.
+The long form kills it at more places. Places of files and logs alone need no Spark: `test_lane_kill.py` kills a lane's process
+at each, `tests/unit/` the processes that write batches, logs, runs and events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import victim
 
 from conftest import S3_JARS
 from engine_cases import put_rides
-from forms import INTERPRETED
+from forms import ALL, INTERPRETED
 from killing import forked
 from penstock.monitor.folder import folder_status
 from penstock.spark.results.misses import missed_windows
@@ -36,9 +36,12 @@ PLACES = (
     "rows_logged",
     "cut_published",
     "order_judged",
+    *(("cut_put", "binding_put") if ALL else ()),
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
+BOTH = "SELECT ts, k, x FROM rides WHERE x > 2 UNION ALL SELECT ts, upper(k), x * 2 FROM rides WHERE k = 'a'"
+BEST = "k, x FROM rides WHERE x = (SELECT max(x) FROM rides)"
 VIEWS = {
     "high": "SELECT * FROM rides WHERE x > 30",
     "sums": f"SELECT {BY_KEY}",
@@ -49,6 +52,10 @@ VIEWS = {
     "so_far": "SELECT k, count(*) AS n, sum(x) AS s FROM rides GROUP BY k",
     "peaks_of_keys": "SELECT k, window(ts, '10 seconds') AS w, max(x) AS most FROM rides GROUP BY k, w",
     "mean_of_peaks": "SELECT avg(most) AS mean, count(*) AS windows FROM peaks_of_keys",
+    "every": BOTH,
+    "few": "SELECT k, x FROM every WHERE x > 10",
+    "minutes": "SELECT window(ts, '1 minute') AS w, count(*) AS n FROM every GROUP BY w",
+    "best": f"SELECT /*+ REFRESH('1 second') */ {BEST}",
 }
 SUMS = (
     "SELECT k, time_bucket(INTERVAL 10 SECONDS, ts) AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY ALL"
@@ -63,6 +70,10 @@ WANTED = {
     "so_far": VIEWS["so_far"],
     "mean_of_peaks": "SELECT avg(most) AS mean, count(*) AS windows FROM (SELECT max(x) AS most FROM rides GROUP BY k, "
     "time_bucket(INTERVAL 10 SECONDS, ts))",
+    "every": BOTH,
+    "few": f"SELECT k, x FROM ({BOTH}) WHERE x > 10",
+    "minutes": f"SELECT time_bucket(INTERVAL 1 MINUTE, ts) AS w, count(*) AS n FROM ({BOTH}) GROUP BY ALL",
+    "best": f"SELECT {BEST}",
 }
 
 
@@ -115,7 +126,7 @@ def _check(layout: Layout, rides: pa.Table) -> None:
         assert found is not None
         assert rows.num_rows > 0
         assert _bag(found.rows) == _bag(rows), name
-    for name in ("sums", "peaks", "timely", "so_far", "mean_of_peaks"):
+    for name in ("sums", "peaks", "timely", "so_far", "mean_of_peaks", "minutes"):
         told = plain_rows(layout, name, 0, True)
         assert told is not None
         assert max(Counter(map(repr, told.rows.to_pylist())).values()) == 1, f"{name}: nothing is told twice"

@@ -216,6 +216,7 @@ def _in_utc(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return name, start if start.tzinfo else start.replace(tzinfo=UTC), n
 
 
+@pytest.mark.long
 def test_tables_equal_the_folder_after_kills_of_the_driver_and_of_the_server(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
@@ -86,7 +87,7 @@ def said(
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(batches(), st.sets(st.integers(0, 39), max_size=8))
 def test_policies_decide_alike_after_a_restart_and_beside_others(
     every: list[tuple[pa.Table, np.ndarray, int]], restored: set[int]
@@ -96,7 +97,7 @@ def test_policies_decide_alike_after_a_restart_and_beside_others(
     assert said(every, [program(0, CHOICES, apart=True)], set()) == together
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(batches(), st.permutations(CHOICES), st.sets(st.integers(0, 39), max_size=8))
 def test_a_view_may_change_its_policy(
     every: list[tuple[pa.Table, np.ndarray, int]], others: list[SlackChoice], restored: set[int]

@@ -39,7 +39,10 @@ def run_over(
     return run
 
 
-@pytest.mark.parametrize("policy", ["paper", "cardinality", "fixed"])
+@pytest.mark.parametrize(
+    "policy",
+    ["paper", *(pytest.param(policy, marks=pytest.mark.long) for policy in ("cardinality", "fixed"))],
+)
 def test_every_policy_gives_the_rows_of_spark(
     spark: SparkSession, tmp_path: Path, policy: JoinPolicyName
 ) -> None:

@@ -251,6 +251,7 @@ def test_azure_needs_its_account(spark: SparkSession, monkeypatch: pytest.Monkey
         _engine(spark, "az://container/a")
 
 
+@pytest.mark.long
 def test_a_run_by_command_with_options_of_the_store(bucket: Bucket, s3: S3Server, tmp_path: Path) -> None:
     bucket.put("a.parquet", 0)
     script = tmp_path / "flights.sql"

@@ -34,6 +34,7 @@ def _submit(*arguments: str, options: tuple[str, ...] = ()) -> subprocess.Comple
     )
 
 
+@pytest.mark.long
 def test_a_run_has_the_master_and_the_settings_of_spark_submit(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"id": 1}\n{"id": 2}\n')
