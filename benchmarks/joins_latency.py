@@ -47,7 +47,8 @@ from penstock.spark.publication.manifests import files_of
 from penstock.spark.run import Run
 from penstock.spark.sessions.build import build_session
 from penstock.spark.storage.formats import MANIFEST
-from penstock.spark.storage.joins import join_lane
+from penstock.spark.storage.joins import JOINS
+from penstock.spark.storage.lane_views import lane_name
 from penstock.spark.storage.layout import Layout
 from processes import processor_seconds
 
@@ -96,7 +97,7 @@ class SeenCut:
 
 def consume(output: Path, told: Connection) -> None:
     """Follows the published cuts and reads their rows."""
-    layout, lane, number = Layout.of(output, None), join_lane(0), 0
+    layout, lane, number = Layout.of(output, None), lane_name(JOINS.name, 0), 0
     while True:
         document = MANIFEST.read(layout.manifests(lane)[number])
         if document is None:

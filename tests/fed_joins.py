@@ -21,7 +21,8 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.files import numbered
-from penstock.spark.storage.joins import JoinBeginning, RegisteredJoin
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView, StreamBeginning
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch
 from penstock_lab.generators.joins import EVENT_TIME, JoinGenerator
@@ -113,7 +114,7 @@ class Oracle:
         self._feed = feed
         self._layout = layout
 
-    def files(self, registered: RegisteredJoin, begun: JoinBeginning) -> list[str]:
+    def files(self, registered: RegisteredView[JoinDefinition], begun: StreamBeginning) -> list[str]:
         """The names of the files of the batches in which a view has a stream."""
         checkpoint = self._layout.spark(begun.stream)
         log = LogReader(self._layout.log(begun.stream))
@@ -136,7 +137,7 @@ class Oracle:
             for path in files_of_batch(checkpoint, batch) or ()
         ]
 
-    def rows(self, registered: RegisteredJoin) -> Counter[str]:
+    def rows(self, registered: RegisteredView[JoinDefinition]) -> Counter[str]:
         """The rows of a view over what has come until now."""
         files = {begun.stream: self.files(registered, begun) for begun in registered.beginnings}
         for name, relation in self._feed.relations.items():
@@ -152,7 +153,7 @@ class Oracle:
             timed.createOrReplaceTempView(name)
         return multiset(self._spark.sql(registered.definition.sql))
 
-    def assert_owed(self, registered: RegisteredJoin, since: Mapping[str, int]) -> None:
+    def assert_owed(self, registered: RegisteredView[JoinDefinition], since: Mapping[str, int]) -> None:
         """Makes sure that a view owes all that has come since it was declared.
 
         Args:
@@ -178,7 +179,7 @@ def is_answered(run: Run, feed: Feed) -> bool:
     )
 
 
-def difference(registered: RegisteredJoin, found: Counter[str], wanted: Counter[str]) -> str:
+def difference(registered: RegisteredView[JoinDefinition], found: Counter[str], wanted: Counter[str]) -> str:
     """What is wrong with the rows of a view; nothing: they are those that are wanted."""
     missing, unwanted = wanted - found, found - wanted
     if not missing and not unwanted:

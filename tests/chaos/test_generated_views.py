@@ -24,7 +24,7 @@ from outer_joins import RAISING, TRIED
 from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import read_refreshed
+from penstock.spark.storage.refreshed import REFRESHED
 from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
@@ -139,7 +139,7 @@ def _compare(
 
 def _since(layout: Layout, name: str, before: dict[str, int]) -> dict[str, int]:
     """Of a refreshed view: it has all tuples of a stream of which another one has asked for the same since the first one."""
-    registered = read_refreshed(layout).of(name)
+    registered = REFRESHED.read(layout).of(name)
     assert registered is not None, name
     begun = {each.stream: each.entry for each in registered.beginnings}
     return {stream: 0 if begun.get(stream, 0) < 0 else files for stream, files in before.items()}

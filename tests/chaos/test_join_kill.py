@@ -26,7 +26,8 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import COMPACTION_NAMES, CUT_NAMES, NAMES, ROW_NAMES
-from penstock.spark.storage.joins import join_lane
+from penstock.spark.storage.joins import JOINS
+from penstock.spark.storage.lane_views import lane_name
 from penstock.spark.storage.layout import Layout
 from penstock_lab.servers.kafka import KafkaBroker
 from publishing import shown
@@ -37,7 +38,7 @@ PLACES = (*NAMES, *CUT_NAMES, *(f"cut_{name}" for name in COMPACTION_NAMES))
 WINDOW_PLACES = (*PLACES, *ROW_NAMES)
 #: more files than a cut of a run that ends takes entries
 ROWS, FILES_A_START = 60, 6
-LANE = join_lane(0)
+LANE = lane_name(JOINS.name, 0)
 #: every cut with new flights has rows; of `lonely` each run ends before some partners are there
 VIEWS = {
     "pairs": "SELECT a.k, a.ts AS first, b.ts AS later, c.name FROM flights a JOIN flights b ON a.k = b.k AND "
@@ -143,8 +144,8 @@ def _kill(
 
 def _check(inputs: Inputs, view: str, layout: Layout, number: int = 0) -> None:
     """Compares the rows of the join view of a lane with those that DuckDB finds."""
-    paths = list(published_paths(layout, join_lane(number), f"{number}/{view}"))
-    assert names(paths) == names(shown(layout, join_lane(number), layout.results(view)))
+    paths = list(published_paths(layout, lane_name(JOINS.name, number), f"{number}/{view}"))
+    assert names(paths) == names(shown(layout, lane_name(JOINS.name, number), layout.results(view)))
     if view == "lonely":
         ops = [op for path in paths for op in pq.read_table(path)["op"].to_pylist()]
         assert 0 < ops.count("delete") < ops.count("insert")
@@ -152,7 +153,7 @@ def _check(inputs: Inputs, view: str, layout: Layout, number: int = 0) -> None:
     assert told is not None
     assert told.rows.num_rows > 0
     assert _rows(told.rows) == _rows(_answers(inputs, view, f"FROM {view}"))
-    assert not layout.cuts(join_lane(number)).numbers()
+    assert not layout.cuts(lane_name(JOINS.name, number)).numbers()
 
 
 def _answers(inputs: Inputs, view: str, query: str) -> pa.Table:

@@ -16,7 +16,7 @@ from joined_inputs import answered, multiset
 from penstock.cli.demo_data import prepare
 from penstock.cli.demo_storms import FUNCTIONS
 from penstock.spark.engine import Engine
-from penstock.spark.storage.joins import read_joins
+from penstock.spark.storage.joins import JOINS
 from penstock.spark.storage.layout import Layout
 
 BEGIN, END = (pa.scalar(datetime(2013, 7, day, tzinfo=UTC)) for day in (1, 9))
@@ -41,7 +41,7 @@ def test_flights_in_the_weather_are_what_spark_says(spark: SparkSession, tmp_pat
     assert "new tuples of f meet " in run.explain()
     for folder in data:
         spark.read.parquet(str(folder)).createOrReplaceTempView(folder.name)
-    (view,) = read_joins(Layout.of(run.output, None)).joins
+    (view,) = JOINS.read(Layout.of(run.output, None)).views
     joined = spark.sql(view.definition.sql).cache()
     joined.createOrReplaceTempView("southbound_in_warm_air")
     found = run.results("southbound_in_warm_air")

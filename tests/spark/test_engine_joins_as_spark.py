@@ -26,7 +26,8 @@ from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.joins.balance import CellBalance, Floats, Place
 from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.run import Run
-from penstock.spark.storage.joins import RegisteredJoin, read_joins
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 from penstock_lab.generators.joins import JoinGenerator
@@ -66,9 +67,9 @@ class Case:
         self._layout = Layout.of(self.output, None)
         self.oracle = Oracle(spark, self.feed, self._layout)
 
-    def registered(self, names: Mapping[str, str]) -> list[RegisteredJoin]:
+    def registered(self, names: Mapping[str, str]) -> list[RegisteredView[JoinDefinition]]:
         """Views that are answered now."""
-        found = [each for each in read_joins(self._layout).joins if each.definition.name in names]
+        found = [each for each in JOINS.read(self._layout).views if each.definition.name in names]
         assert len(found) == len(names)
         return found
 

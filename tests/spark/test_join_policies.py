@@ -16,7 +16,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.orders import ORDERS, first_order
 from penstock.spark.run import Run
 from penstock.spark.storage.formats import PLAN_STATISTICS
-from penstock.spark.storage.joins import read_joins
+from penstock.spark.storage.joins import JOINS
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
@@ -72,7 +72,7 @@ def test_a_restart_goes_on_by_the_order_and_the_statistics_of_before(
     inputs.feed(20, count=50)
     first = run_over(spark, inputs, tmp_path / "out", "paper")
     layout = Layout.of(tmp_path / "out", None)
-    (view,) = read_joins(layout).joins
+    (view,) = JOINS.read(layout).views
     kept = PLAN_STATISTICS.read(layout.plan_statistics[view.lane])
     assert kept is not None
     assert kept["join"]["statistics"]["sums"]

@@ -21,13 +21,13 @@ from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.unions import read_unions
+from penstock.spark.storage.unions import UNIONS
 from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 BOTH = "SELECT ts, k, n AS v, name FROM flights WHERE n > 1 UNION ALL SELECT w.ts, w.n, w.x, upper(w.name) FROM weather w WHERE x >= 0"
-UNIONS = {
+TEXTS = {
     "fast": "SELECT ts AS at, k * 2 AS twice, x FROM flights WHERE name <> ''",
     "every": BOTH,
     "same": "SELECT k FROM flights UNION ALL SELECT k FROM flights WHERE k > 3 UNION ALL (SELECT n FROM flights)",
@@ -88,7 +88,7 @@ def wait_for(run: Run, is_so: Callable[[], bool]) -> None:
 def test_unions_and_what_is_over_them_equal_spark_after_each_run(spark: SparkSession, tmp_path: Path) -> None:
     """Three runs, the last one to the end of the streams; one view is away in the second."""
     inputs = Inputs(tmp_path / "in", np.random.default_rng(4))
-    views = {**UNIONS, **WINDOWS}
+    views = {**TEXTS, **WINDOWS}
     finals = []
     without = {name: text for name, text in views.items() if name != "by_key"}
     for files, present, ended in ((4, views, False), (3, without, False), (1, views, True)):
@@ -103,8 +103,8 @@ def test_unions_and_what_is_over_them_equal_spark_after_each_run(spark: SparkSes
     told = run.changes("per_time")
     assert max(multiset(told).values()) == 1, "nothing is told twice"
     assert told.count() > run.results("per_time").count(), "some are told again"
-    known = read_unions(Layout.of(str(tmp_path / "out"), None))
-    assert known.next_number == len(known.unions), "a start goes on with the lanes that exist"
+    known = UNIONS.read(Layout.of(str(tmp_path / "out"), None))
+    assert known.next_number == len(known.views), "a start goes on with the lanes that exist"
     found = plain_rows(Layout.of(str(tmp_path / "out"), None), "every", 0, False)
     assert found is not None
     assert found.rows.num_rows == run.results("every").count()

@@ -51,14 +51,9 @@ def answer(spark: SparkSession, folder: Path, zone: str) -> Run:
     return run
 
 
-def test_another_name_of_the_zone_keeps_every_join(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_name_of_the_zone_keeps_every_join(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, 0)
-    # as an earlier version told the names apart
-    with monkeypatch.context() as earlier:
-        earlier.setattr("penstock.spark.declaring.definitions.session_zone", lambda _: "Etc/UTC")
-        answer(spark, tmp_path, "Etc/UTC")
+    answer(spark, tmp_path, "Etc/UTC")
     for number, zone in enumerate(("UTC", "Z", "GMT+0", "+00:00"), 1):
         put(tmp_path, number)
         run = answer(spark, tmp_path, zone)

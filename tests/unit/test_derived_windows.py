@@ -44,7 +44,8 @@ from penstock.spark.results.window_schemas import (
 )
 from penstock.spark.results.window_staging import written
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JoinDefinition, RegisteredJoin
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView
 from penstock.spark.storage.layout import ROWS_FILES, Layout
 from penstock.sql.windows.query import Beneath
 from publishing import stored
@@ -195,7 +196,7 @@ def test_rows_of_a_join_are_known_once_their_last_partner_is(tmp_path: Path) -> 
     bounds = (TimeBound(0, 1, -5, 20), TimeBound(0, 2, -70, -30), TimeBound(1, 2, -90, -25))
     plan = JoinPlan("j", inputs, (), bounds, (), (), ())
     assert [plan.ahead_of(number) for number in range(3)] == [20, 5, 90]
-    joined_view = RegisteredJoin(JoinDefinition("j", "j:1", "", plan), 4, (), (), before=(2,))
+    joined_view = RegisteredView("joins", 4, JoinDefinition("j", "j:1", "", plan), before=(2,))
     source = LaneSource(Layout(tmp_path, tmp_path), joined_view)
     view = Answered("over", 0, "j:1", JoinTime("at", 20))
     assert Answered.of(view.document()) == view

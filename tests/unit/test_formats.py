@@ -57,11 +57,10 @@ from penstock.spark.storage.formats import (
     WINDOW_STATE,
     Format,
 )
-from penstock.spark.storage.joins import JoinRegister, read_joins, store_joins
+from penstock.spark.storage.joins import JOINS
+from penstock.spark.storage.lane_views import LaneViewsRegister
 from penstock.spark.storage.layout import LAYOUT_VERSION, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
-from penstock.spark.storage.refreshed import RefreshedRegister, read_refreshed, store_refreshed
-from penstock.spark.storage.unions import UnionRegister, read_unions, store_unions
 from penstock.sql.windows.bind import BoundWindow
 
 VIEW = BoundWindow(
@@ -247,20 +246,10 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: ToCorrect.read(layout.corrections("s")),
         lambda layout: layout.corrections("s")[0],
     ),
-    "JOINS": (
-        lambda layout: store_joins(layout, JoinRegister()),
-        lambda layout: read_joins(layout),
-        lambda layout: layout.joins,
-    ),
-    "UNIONS": (
-        lambda layout: store_unions(layout, UnionRegister()),
-        lambda layout: read_unions(layout),
-        lambda layout: layout.unions,
-    ),
-    "REFRESHED": (
-        lambda layout: store_refreshed(layout, RefreshedRegister()),
-        lambda layout: read_refreshed(layout),
-        lambda layout: layout.refreshed,
+    "LANE_VIEWS": (
+        lambda layout: JOINS.store(layout, LaneViewsRegister(JOINS.name)),
+        lambda layout: JOINS.read(layout),
+        lambda layout: layout.lane_views(JOINS.name),
     ),
     "DEADLINES": (
         lambda layout: store_deadlines(layout, DeadlineRegister()),

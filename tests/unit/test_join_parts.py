@@ -26,7 +26,8 @@ from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_r
 from penstock.spark.lanes.joins.needed import Span, needed_spans
 from penstock.spark.lanes.joins.orders import first_order
 from penstock.spark.sources.static_tables import StaticTable
-from penstock.spark.storage.joins import JoinBeginning, JoinDefinition, JoinRegister, read_joins, store_joins
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import LaneViewsRegister, StreamBeginning
 from penstock.spark.storage.layout import Layout
 
 pytestmark = pytest.mark.usefixtures("own_commits")
@@ -133,17 +134,18 @@ def test_spans_of_partners_follow_the_bounds_of_both_sides() -> None:
 
 def test_the_register_keeps_numbers_for_ever_and_rows_of_views_that_come_back(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    begun = (JoinBeginning("r0", -1, None), JoinBeginning("r1", 4, 17))
+    begun = (StreamBeginning("r0", -1), StreamBeginning("r1", 4, 17))
     one, other = (JoinDefinition("j", name, "SELECT", joined(("x0", "x1"))) for name in ("a", "b"))
-    register = JoinRegister().with_join(one, (2,), begun)
-    store_joins(layout, register)
-    assert read_joins(layout) == register
-    assert register.of("j") == register.joins[0]
+    empty: LaneViewsRegister[JoinDefinition] = LaneViewsRegister(JOINS.name)
+    register = empty.with_view(one, begun, (2,))
+    JOINS.store(layout, register)
+    assert JOINS.read(layout) == register
+    assert register.of("j") == register.views[0]
     gone = register.without(["j"])
-    assert (gone.joins, gone.gone) == ((), register.joins)
-    assert gone.with_join(one, (2,), begun).joins[0].before == (0,)
-    changed = gone.with_join(other, (2,), begun)
-    assert (changed.joins[0].before, changed.joins[0].lane, changed.next_number) == ((), "joins.1", 2)
+    assert (gone.views, gone.gone) == ((), register.views)
+    assert gone.with_view(one, begun, (2,)).views[0].before == (0,)
+    changed = gone.with_view(other, begun, (2,))
+    assert (changed.views[0].before, changed.views[0].lane, changed.next_number) == ((), "joins.1", 2)
 
 
 @pytest.fixture

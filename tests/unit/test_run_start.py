@@ -65,7 +65,7 @@ def test_a_damaged_document_of_joins_is_mended_and_the_same_process_goes_on(
 ) -> None:
     layout = Layout.of(tmp_path / "out", None)
     layout.open()
-    joins = layout.joins
+    joins = layout.lane_views("joins")
     joins.replace(b"")
     with pytest.raises(Exception, match=r"."):
         start()

@@ -59,13 +59,13 @@ from penstock.spark.storage.formats import (
     EitherFormat,
     Format,
 )
-from penstock.spark.storage.joins import read_joins
+from penstock.spark.storage.joins import JOINS
 from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
-from penstock.spark.storage.refreshed import read_refreshed
+from penstock.spark.storage.refreshed import REFRESHED
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
 from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
-from penstock.spark.storage.unions import read_unions
+from penstock.spark.storage.unions import UNIONS
 from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")
@@ -253,9 +253,9 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     if isinstance(root, Path):
         for pattern, format_ in _DOCUMENTS:
             _documents(root, pattern, format_, found)
-    found.look(layout.joins, lambda: read_joins(layout))
-    found.look(layout.refreshed, lambda: read_refreshed(layout))
-    found.look(layout.unions, lambda: read_unions(layout))
+    found.look(layout.lane_views(JOINS.name), lambda: JOINS.read(layout))
+    found.look(layout.lane_views(REFRESHED.name), lambda: REFRESHED.read(layout))
+    found.look(layout.lane_views(UNIONS.name), lambda: UNIONS.read(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
     for stream in found.look(layout.ledger, layout.planned) or ():
         _plans(layout, stream, found)

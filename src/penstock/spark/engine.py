@@ -49,11 +49,8 @@ from penstock.spark.sources.columns import check_columns
 from penstock.spark.sources.event_times import stored_times
 from penstock.spark.sources.source import Progress, untold
 from penstock.spark.sources.tables import stream_source
-from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import address_of
-from penstock.spark.storage.unions import UnionDefinition
 from penstock.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -569,10 +566,9 @@ class Engine:
                         # its copy of the table was read in this zone
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)
-                run.set_joins(self._declared.joins, self._declared.statics)
-                run.set_unions(self._declared.unions)
+                for kind, definitions in self._declared.lane_views.items():
+                    run.set_lane_views(kind, definitions, self._declared.statics)
                 run.set_deadlines(self._declared.deadlines)
-                run.set_refreshed(self._declared.refreshed, self._declared.statics)
                 for place, views in self._declared.derived.items():
                     run.derive(*place, views)
                 for name, stream in begun.items():
@@ -638,16 +634,10 @@ class Engine:
         run.set_retention(retained_seconds(staged))
         run.set_sinks(staged.sinks_of_views())
         run.set_rules(staged.files_of_rules)
-        if staged.statics.keys() != before.statics.keys() or (
-            staged.touches(before, JoinDefinition) and staged.joins != before.joins
-        ):
-            run.set_joins(staged.joins, staged.statics)
-        if staged.statics.keys() != before.statics.keys() or (
-            staged.touches(before, RefreshedDefinition) and staged.refreshed != before.refreshed
-        ):
-            run.set_refreshed(staged.refreshed, staged.statics)
-        if staged.touches(before, UnionDefinition) and staged.unions != before.unions:
-            run.set_unions(staged.unions)
+        lane_views = before.lane_views
+        for kind, definitions in staged.lane_views.items():
+            if staged.statics.keys() != before.statics.keys() or definitions != lane_views[kind]:
+                run.set_lane_views(kind, definitions, staged.statics)
         if staged.touches(before, DeadlineDefinition):
             run.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():

@@ -31,9 +31,10 @@ from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, WindowSo
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput, LanePlan
+from penstock.spark.lanes.lane_views import LaneViews
 from penstock.spark.lanes.refreshed.views import RefreshedViews
-from penstock.spark.lanes.registry import LanePlan, Needs, needed_lanes
+from penstock.spark.lanes.registry import Needs, needed_lanes
 from penstock.spark.lanes.unions.views import UnionViews
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
@@ -45,7 +46,6 @@ from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
-from penstock.spark.results.joined_rows import catalog_entry, refreshed_entry, union_entry
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks.declared import Sink
@@ -61,11 +61,12 @@ from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, W
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition, RegisteredJoin
+from penstock.spark.storage.joins import JOINS
+from penstock.spark.storage.lane_views import LaneDefinition
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import RefreshedDefinition
+from penstock.spark.storage.refreshed import REFRESHED
 from penstock.spark.storage.store_paths import ObjectPath
-from penstock.spark.storage.unions import UNIONS_NAME, RegisteredUnion, UnionDefinition
+from penstock.spark.storage.unions import UNIONS
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
 
@@ -163,10 +164,13 @@ class Execution:
             warm_workers(spark)
             self._watch = SourceWatch(self.events, settings.watch_seconds)
             self.rearranging = Rearranging(settings, self.events, lambda stream: self.queries[stream].plans)
-            self._joins = JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism)
+            #: the views that have lanes of their own, by kind
+            self._own: Mapping[str, LaneViews[Any]] = {
+                JOINS.name: JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism),
+                REFRESHED.name: RefreshedViews(layout),
+                UNIONS.name: UnionViews(layout),
+            }
             self._deadlines = DeadlineViews(layout)
-            self._refreshed = RefreshedViews(layout)
-            self._unions = UnionViews(layout)
             appended, published = Appended(), Appended()
             self._retention = Retention(settings.retain_seconds)
             self._retention.needed = self._needed_rows
@@ -462,52 +466,32 @@ class Execution:
         else:
             self.events.record("script_refused", script=path, told=refused)
 
-    def set_joins(self, definitions: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]) -> None:
-        """Answers these join views and no others, with what comes to their streams from now on.
+    def set_lane_views(
+        self, kind: str, definitions: Mapping[str, LaneDefinition], tables: Mapping[str, StaticTable]
+    ) -> None:
+        """Answers these views of a kind that has lanes of its own and no others, with what comes to their streams from now on.
 
         Args:
+            kind: its name.
             definitions: the views by name.
             tables: the static tables by name.
         """
-        before = {each.lane for each in self._joins.joins}
-        gone = self._joins.settle(definitions, tables)
+        own = self._own[kind]
+        before = {each.lane for each in own.views}
+        gone = own.settle(definitions, tables)
+        added = [each.definition.name for each in own.views if each.lane not in before]
+        # what a view that leaves has held, a new one may hold from now on
+        for name, query in self.queries.items() if gone or added else ():
+            self._ask(name, query.plans)
         for each in gone:
             if each.lane in self.lanes:
                 self.remove_lane(each.lane)
-            self._joins.forget(each)
+            own.forget(each)
         self._forget_sources({each.lane for each in gone})
-        for name, query in self.queries.items():
-            self._ask(name, query.plans)
-        added = [each.definition.name for each in self._joins.joins if each.lane not in before]
-        if gone or added:
-            self._write_catalog()
-            self.events.record(
-                "joins_changed",
-                added=added[:_MOST_NAMED],
-                dropped=[each.definition.name for each in gone][:_MOST_NAMED],
-            )
-        self._fit_lanes()
-
-    def set_unions(self, definitions: Mapping[str, UnionDefinition]) -> None:
-        """Answers these UNION ALL views and no others, with what comes to their streams from now on.
-
-        Args:
-            definitions: the views by name.
-        """
-        before = {each.lane for each in self._unions.unions}
-        gone = self._unions.settle(definitions)
-        for each in gone:
-            if each.lane in self.lanes:
-                self.remove_lane(each.lane)
-            self._unions.forget(each)
-        self._forget_sources({each.lane for each in gone})
-        for name, query in self.queries.items():
-            self._ask(name, query.plans)
-        added = [each.definition.name for each in self._unions.unions if each.lane not in before]
         if gone or added:
             self._write_catalog()
             dropped = [each.definition.name for each in gone]
-            self.events.record("unions_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
+            self.events.record(f"{kind}_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
         self._fit_lanes()
 
     def _forget_sources(self, lanes: Set[str]) -> None:
@@ -541,44 +525,10 @@ class Execution:
         self.events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
         self._fit_lanes()
 
-    def set_refreshed(
-        self, definitions: Mapping[str, RefreshedDefinition], tables: Mapping[str, StaticTable]
-    ) -> None:
-        """Answers these refreshed views and no others, over what comes to their streams from now on.
-
-        Args:
-            definitions: the views by name.
-            tables: the static tables by name.
-        """
-        before = {each.lane for each in self._refreshed.views}
-        gone = self._refreshed.settle(definitions, tables)
-        added = [each.definition.name for each in self._refreshed.views if each.lane not in before]
-        # what a view that leaves has held, a new one may hold from now on
-        for name, query in self.queries.items() if gone or added else ():
-            self._ask(name, query.plans)
-        for each in gone:
-            if each.lane in self.lanes:
-                self.remove_lane(each.lane)
-            self._refreshed.forget(each)
-        self._needed -= {each.lane for each in gone}
-        if gone or added:
-            self._write_catalog()
-            dropped = [each.definition.name for each in gone]
-            self.events.record("refreshed_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
-        self._fit_lanes()
-
     def _ask(self, stream: str, plans: StreamPlans) -> None:
         """Asks a stream for what views need of its tuples."""
-        ask(
-            LogReader(self.layout.log(stream)),
-            plans,
-            [
-                *self._joins.asked(stream),
-                *self._deadlines.asked(stream),
-                *self._refreshed.asked(stream),
-                *self._unions.asked(stream),
-            ],
-        )
+        asked = [each for own in self._own.values() for each in own.asked(stream)]
+        ask(LogReader(self.layout.log(stream)), plans, [*asked, *self._deadlines.asked(stream)])
 
     def derive(
         self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
@@ -586,7 +536,7 @@ class Execution:
         """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
 
         Args:
-            stream: the stream of the view beneath; `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, which has been set.
+            stream: the stream of the view beneath; `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, which has been set.
             view: the view beneath.
             add: the views over it, by name.
             drop: names of such views.
@@ -612,11 +562,9 @@ class Execution:
 
     def _source(self, stream: str, view: str) -> RowSource | None:
         """A view that others are over; None of a join view or UNION ALL that is answered no more."""
-        if stream not in (JOINS_NAME, UNIONS_NAME):
+        if stream not in self._own:
             return WindowSource(self.layout, stream, view)
-        answered: RegisteredJoin | RegisteredUnion | None = self._joins.register.of(view)
-        if stream == UNIONS_NAME:
-            answered = self._unions.register.of(view)
+        answered = self._own[stream].register.of(view)
         return None if answered is None else LaneSource(self.layout, answered)
 
     def _read_rows(self, lane: str) -> None:
@@ -646,14 +594,7 @@ class Execution:
 
     def _fit_lanes(self) -> None:
         """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needs = Needs(
-            self.queries,
-            self._joins,
-            self._deadlines,
-            self._refreshed,
-            self._unions,
-            tuple(self._derived.values()),
-        )
+        needs = Needs(self.queries, tuple(self._own.values()), self._deadlines, tuple(self._derived.values()))
         needed = {plan.name: plan for plan in needed_lanes(needs)}
         for name in self._needed - needed.keys():
             self.remove_lane(name)
@@ -725,12 +666,8 @@ class Execution:
             for name, definition in derived.definitions.items():
                 kind: ViewKind = "running" if isinstance(definition, RunningDefinition) else "window"
                 yield name, kind, derived.name
-        for join in self._joins.joins:
-            yield join.definition.name, "join", join.definition.streams[0]
-        for refreshed in self._refreshed.views:
-            yield refreshed.definition.name, "refreshed", refreshed.definition.streams[0]
-        for union in self._unions.unions:
-            yield union.definition.name, "union", union.definition.streams[0]
+        for own in self._own.values():
+            yield from ((each.definition.name, own.kind, each.definition.streams[0]) for each in own.views)
         for deadline in self._deadlines.views:
             yield deadline.definition.name, "deadline", deadline.stream
 
@@ -743,9 +680,7 @@ class Execution:
                 views[running_of(name)] = running
         views[DEADLINES_NAME] = dict(self._deadlines.definitions)
         views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        lanes = [catalog_entry(each) for each in self._joins.joins]
-        lanes += [refreshed_entry(each) for each in self._refreshed.views]
-        lanes += [union_entry(each) for each in self._unions.unions]
+        lanes = [entry for own in self._own.values() for entry in own.entries()]
         parts = {name: own for name, own in self._parts.items() if own and name in streams}
         self._catalog.write(streams, views, lanes, parts)
         self.followers.views_changed()

@@ -16,10 +16,11 @@ from penstock.spark.sources.rule_files import RuleFiles
 from penstock.spark.sources.source import Source
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
-from penstock.spark.storage.joins import JoinDefinition
-from penstock.spark.storage.refreshed import RefreshedDefinition
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import LaneDefinition
+from penstock.spark.storage.refreshed import REFRESHED, RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
-from penstock.spark.storage.unions import UnionDefinition
+from penstock.spark.storage.unions import UNIONS, UnionDefinition
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
@@ -36,6 +37,13 @@ from penstock.sql.script.statements import (
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import union_name
 from penstock.sql.windows.query import WindowQuery
+
+#: the kinds of views that have lanes of their own
+LANE_VIEWS: Mapping[type[LaneDefinition], str] = {
+    JoinDefinition: JOINS.name,
+    RefreshedDefinition: REFRESHED.name,
+    UnionDefinition: UNIONS.name,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,31 +291,13 @@ class Declared:
         return definition if isinstance(definition, ViewDefinition | WindowDefinition) else None
 
     @property
-    def joins(self) -> dict[str, JoinDefinition]:
-        """The join views."""
-        return {
-            name: view.definition
-            for name, view in self.views.items()
-            if isinstance(view.definition, JoinDefinition)
-        }
-
-    @property
-    def refreshed(self) -> dict[str, RefreshedDefinition]:
-        """The refreshed views."""
-        return {
-            name: view.definition
-            for name, view in self.views.items()
-            if isinstance(view.definition, RefreshedDefinition)
-        }
-
-    @property
-    def unions(self) -> dict[str, UnionDefinition]:
-        """The UNION ALL views."""
-        return {
-            name: view.definition
-            for name, view in self.views.items()
-            if isinstance(view.definition, UnionDefinition)
-        }
+    def lane_views(self) -> dict[str, dict[str, LaneDefinition]]:
+        """The views that have lanes of their own, by kind and name."""
+        found: dict[str, dict[str, LaneDefinition]] = {kind: {} for kind in LANE_VIEWS.values()}
+        for name, view in self.views.items():
+            if isinstance(view.definition, JoinDefinition | RefreshedDefinition | UnionDefinition):
+                found[LANE_VIEWS[type(view.definition)]][name] = view.definition
+        return found
 
     @property
     def relations(self) -> list[Relation]:
@@ -335,23 +325,26 @@ class Declared:
         """The names of all views that read a stream: those on it, joins of it and those with a deadline."""
         return [
             *self.on(stream),
-            *(view for view, each in self.joins.items() if stream in each.streams),
             *(view for view, (on, _) in self.deadlines.items() if on == stream),
-            *(view for view, each in self.refreshed.items() if stream in each.streams),
-            *(view for view, each in self.unions.items() if stream in each.streams),
+            *(
+                view
+                for own in self.lane_views.values()
+                for view, each in own.items()
+                if stream in each.streams
+            ),
         ]
 
     @property
     def mapped(self) -> set[str]:
         """The streams whose tuples are read from their logs: by join views, UNION ALL, views with a deadline and refreshed views."""
-        read = {stream for each in self.joins.values() for stream in each.streams}
-        read.update(stream for each in self.refreshed.values() for stream in each.streams)
-        read.update(stream for each in self.unions.values() for stream in each.streams)
+        read = {
+            stream for own in self.lane_views.values() for each in own.values() for stream in each.streams
+        }
         return read.union(stream for stream, _ in self.deadlines.values())
 
     @property
     def derived(self) -> dict[tuple[str, str], dict[str, DerivedView]]:
-        """The window views over other views, by the stream and the name of that one; that of a join view is `JOINS_NAME`, of a UNION ALL `UNIONS_NAME`."""
+        """The window views over other views, by the stream and the name of that one; that of a join view is `JOINS.name`, of a UNION ALL `UNIONS.name`."""
         found: dict[tuple[str, str], dict[str, DerivedView]] = {}
         for name, view in self.views.items():
             if (derived := view.derived) is not None:

@@ -32,7 +32,7 @@ def define_derived(
         text: its query as written.
         flat: the query over the view beneath.
         below: (name, text) of the views it selects from, directly or through others.
-        beneath: the stream of the view beneath, `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, and its definition.
+        beneath: the stream of the view beneath, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and its definition.
         columns: of the view beneath, see `rows_schema`.
         host: Spark's analysis of expressions over them.
 

@@ -72,10 +72,12 @@ from penstock.spark.storage.bindings import (
     WindowDefinition,
     WindowRegister,
 )
-from penstock.spark.storage.joins import JOINS_NAME, JoinDefinition
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import LaneDefinition
 from penstock.spark.storage.names import check_length, check_name
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
-from penstock.spark.storage.unions import UNIONS_NAME, UnionDefinition
+from penstock.spark.storage.unions import UNIONS, UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.query import RefreshedQuery
@@ -378,8 +380,10 @@ class Declaring:
         for name, (query, text) in written.items():
             _refuse_circle(name, query, known)
             if isinstance(query, RefreshedQuery):
-                staged.put(name, refreshed_view(self._spark, staged, name, query, text))
-                staged.warnings[name] = [cost_of(staged.refreshed[name])]
+                view_ = refreshed_view(self._spark, staged, name, query, text)
+                staged.put(name, view_)
+                assert isinstance(view_.definition, RefreshedDefinition)
+                staged.warnings[name] = [cost_of(view_.definition)]
                 continue
             flat = flatten(query, known)
             below = staged.beneath(query)
@@ -473,14 +477,9 @@ class Declaring:
             lines.append(explain_deadline(name, stream_name, replace(view, plan=plan)))
         of_deadlines = {name: each.bound.view for name, (_, each) in declared.deadlines.items()}
         lines += explain_asked(self._spark, of_deadlines)
-        for definition in declared.joins.values():
-            lines += explain_first(
-                definition.plan, self._settings.shards or self._spark.sparkContext.defaultParallelism
-            )
-        for refreshed in declared.refreshed.values():
-            lines += explain_refreshed(refreshed)
-        for union in declared.unions.values():
-            lines += explain_union(union)
+        cells = self._settings.shards or self._spark.sparkContext.defaultParallelism
+        for own in declared.lane_views.values():
+            lines += [line for each in own.values() for line in _explained(each, cells)]
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             lines += [
@@ -681,17 +680,32 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
         source: the view's name.
 
     Returns:
-        The stream, `JOINS_NAME` of a join view, `UNIONS_NAME` of a UNION ALL, and the columns.
+        The stream, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
     """
     view = declared.views[source]
     if isinstance(view.definition, UnionDefinition):
-        return UNIONS_NAME, spark_schema(view.definition.schema)
+        return UNIONS.name, spark_schema(view.definition.schema)
     inner = flatten(view.query, declared.queries)
     if isinstance(inner, WindowQuery):
         stream = declared.streams[view.stream]
         return view.stream, rows_schema(inner, source, stream.source, stream.host)
     assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
-    return JOINS_NAME, joined_columns(view.definition)
+    return JOINS.name, joined_columns(view.definition)
+
+
+def _explained(definition: LaneDefinition, cells: int) -> list[str]:
+    """What answers a view with a lane of its own, in lines.
+
+    Args:
+        definition: the view.
+        cells: how many cells the grid of a join has.
+    """
+    if isinstance(definition, JoinDefinition):
+        return explain_first(definition.plan, cells)
+    if isinstance(definition, RefreshedDefinition):
+        return explain_refreshed(definition)
+    assert isinstance(definition, UnionDefinition)
+    return explain_union(definition)
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

@@ -265,3 +265,18 @@ class Lane(ABC):
             self._failure = error
         finally:
             self.publisher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    """A lane that is to run.
+
+    Attributes:
+        name: the lane's.
+        streams: names of the streams whose logs it reads.
+        make: makes it, given these logs in the same order.
+    """
+
+    name: str
+    streams: tuple[str, ...]
+    make: Callable[[LaneContext, Sequence[Any]], Lane]

@@ -12,31 +12,11 @@ from penstock.spark.lanes.deadlines.lane import DeadlineLane
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
-from penstock.spark.lanes.joins.lane import JoinLane
-from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import Lane, LaneContext
-from penstock.spark.lanes.refreshed.lane import RefreshedLane
-from penstock.spark.lanes.refreshed.views import RefreshedViews
+from penstock.spark.lanes.lane import LanePlan
+from penstock.spark.lanes.lane_views import LaneViews
 from penstock.spark.lanes.running.lane import RunningLane
-from penstock.spark.lanes.unions.lane import UnionLane
-from penstock.spark.lanes.unions.views import UnionViews
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.publication.kinds import results_of, running_of
-
-
-@dataclass(frozen=True, slots=True)
-class LanePlan:
-    """A lane that is to run.
-
-    Attributes:
-        name: the lane's.
-        streams: names of the streams whose logs it reads.
-        make: makes it, given these logs in the same order.
-    """
-
-    name: str
-    streams: tuple[str, ...]
-    make: Callable[[LaneContext, Sequence[Any]], Lane]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +25,14 @@ class Needs:
 
     Attributes:
         queries: the ingest queries by stream, with the selection and window views.
-        joins: the join views.
+        own: the views that have lanes of their own, by kind.
         deadlines: the views with a deadline.
-        refreshed: the refreshed views.
-        unions: the UNION ALL views.
         derived: the window views over window, join and UNION ALL views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
-    joins: JoinViews
+    own: Sequence[LaneViews[Any]]
     deadlines: DeadlineViews
-    refreshed: RefreshedViews
-    unions: UnionViews
     derived: Sequence[DerivedStream] = ()
 
 
@@ -77,29 +53,11 @@ def _running(needs: Needs) -> Iterator[LanePlan]:
             yield LanePlan(name, (stream,), lambda context, keepers: RunningLane(context, keepers[0]))
 
 
-def _joins(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a join view, once all of its streams run."""
-    for joined in needs.joins.joins:
-        streams = joined.definition.streams
-        if all(stream in needs.queries for stream in streams):
-            shared = needs.joins.shared_jobs[frozenset(streams)]
-            yield LanePlan(joined.lane, streams, partial(JoinLane, joined, needs.joins.tables, shared=shared))
-
-
-def _refreshed(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a refreshed view, once all of its streams run."""
-    for view in needs.refreshed.views:
-        streams = view.definition.streams
-        if all(stream in needs.queries for stream in streams):
-            yield LanePlan(view.lane, streams, partial(RefreshedLane, view, needs.refreshed.tables))
-
-
-def _unions(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a UNION ALL view, once all of its streams run."""
-    for view in needs.unions.unions:
-        streams = view.definition.streams
-        if all(stream in needs.queries for stream in streams):
-            yield LanePlan(view.lane, streams, partial(UnionLane, view))
+def _own(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a view of a kind that has lanes of its own, once all of the view's streams run."""
+    for plan in (plan for each in needs.own for plan in each.lanes()):
+        if all(stream in needs.queries for stream in plan.streams):
+            yield plan
 
 
 def _derived(needs: Needs) -> Iterator[LanePlan]:
@@ -120,10 +78,8 @@ def _deadlines(needs: Needs) -> Iterator[LanePlan]:
 KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
     _windows,
     _running,
-    _joins,
+    _own,
     _deadlines,
-    _refreshed,
-    _unions,
     _derived,
 )
 

@@ -12,7 +12,7 @@ from penstock.spark.log.stream_log import SEGMENT, SINCE, LogReader
 from penstock.spark.storage.documents import plain
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LOG_SEGMENT
-from penstock.spark.storage.refreshed import REFRESHED_NAME
+from penstock.spark.storage.refreshed import REFRESHED
 from penstock.spark.storage.store_paths import size_of
 
 #: stretches of entries whose bytes are counted in one look
@@ -95,7 +95,7 @@ class Holding:
         found = []
         for reader, begin in sorted(begins.items()):
             # all tuples are what a refreshed view is for, and its status says how many bytes they are
-            if begin >= end or (reader in known and reader.startswith(f"{REFRESHED_NAME}.")):
+            if begin >= end or (reader in known and reader.startswith(f"{REFRESHED.name}.")):
                 continue
             size = sum(size for segment, size in self._sizes.items() if segment >= begin)
             is_old = self._clock() - self._log.entry(SEGMENT * (begin + 1) - 1).clock > self._history

@@ -17,10 +17,10 @@ from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
 from penstock.spark.storage.formats import EITHER_CATALOG
-from penstock.spark.storage.joins import JOINS_NAME
+from penstock.spark.storage.joins import JOINS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.shared_maps import SharedMap
-from penstock.spark.storage.unions import UNIONS_NAME
+from penstock.spark.storage.unions import UNIONS
 
 Definition = ViewDefinition | WindowDefinition
 #: of an entry: the view aggregates without a window
@@ -106,7 +106,7 @@ class CatalogWriter:
                 known["streams"][name], queries[name] = said
                 self._is_changed = True
         # views over window views, joins and UNION ALL, all of which are gone
-        over = tuple(rows_of(stream, "") for stream in (*streams, JOINS_NAME, UNIONS_NAME))
+        over = tuple(rows_of(stream, "") for stream in (*streams, JOINS.name, UNIONS.name))
         for stream in self._answered:
             if stream.startswith(over) and stream not in views:
                 self._answer(stream, {})

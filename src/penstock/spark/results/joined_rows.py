@@ -22,11 +22,12 @@ from penstock.spark.analysis.schemas import spark_schema, spark_type
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import published_files
 from penstock.spark.results.frames import published_frame
-from penstock.spark.storage.joins import JoinDefinition, RegisteredJoin, join_lane
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import LaneDefinition, RegisteredView, lane_name
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import RefreshedDefinition, RegisteredRefresh, refreshed_lane
+from penstock.spark.storage.refreshed import REFRESHED, RefreshedDefinition
 from penstock.spark.storage.store_paths import StorePath
-from penstock.spark.storage.unions import RegisteredUnion, UnionDefinition, union_lane
+from penstock.spark.storage.unions import UNIONS, UnionDefinition
 
 #: of a view in the catalog: the numbers of the lanes that have answered it; join, refreshed and UNION ALL views have it
 LANES = "lanes"
@@ -60,7 +61,7 @@ def file_schema(plan: JoinPlan) -> pa.Schema:
     return pa.schema([*own, *(marks_of(own.names) if plan.withdraws else ())])
 
 
-def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
+def join_entry(registered: RegisteredView[JoinDefinition]) -> dict[str, Any]:
     """What the catalog says of a join view."""
     definition = registered.definition
     return {
@@ -72,7 +73,7 @@ def catalog_entry(registered: RegisteredJoin) -> dict[str, Any]:
     }
 
 
-def refreshed_entry(registered: RegisteredRefresh) -> dict[str, Any]:
+def refreshed_entry(registered: RegisteredView[RefreshedDefinition]) -> dict[str, Any]:
     """What the catalog says of a refreshed view."""
     definition = registered.definition
     own = definition.schema
@@ -86,7 +87,7 @@ def refreshed_entry(registered: RegisteredRefresh) -> dict[str, Any]:
     }
 
 
-def union_entry(registered: RegisteredUnion) -> dict[str, Any]:
+def union_entry(registered: RegisteredView[UnionDefinition]) -> dict[str, Any]:
     """What the catalog says of a UNION ALL view."""
     definition = registered.definition
     return {
@@ -96,9 +97,7 @@ def union_entry(registered: RegisteredUnion) -> dict[str, Any]:
     }
 
 
-def _of_any(
-    definition: JoinDefinition | RefreshedDefinition | UnionDefinition, columns: pa.Schema
-) -> dict[str, Any]:
+def _of_any(definition: LaneDefinition, columns: pa.Schema) -> dict[str, Any]:
     """What the catalog says of every view with a lane of its own."""
     return {
         "name": definition.name,
@@ -112,8 +111,8 @@ def _of_any(
 
 def lanes_of(entry: Mapping[str, Any]) -> list[tuple[int, str]]:
     """The lanes that have answered a view, by its entry in the catalog: number and name."""
-    named = {"refreshed": refreshed_lane, "union": union_lane, "join": join_lane}[kind_of_lane(entry)]
-    return [(number, named(number)) for number in entry[LANES]]
+    kind = {"refreshed": REFRESHED.name, "union": UNIONS.name, "join": JOINS.name}[kind_of_lane(entry)]
+    return [(number, lane_name(kind, number)) for number in entry[LANES]]
 
 
 def kind_of_lane(entry: Mapping[str, Any]) -> str:

@@ -260,24 +260,13 @@ class Layout:
         """The cuts of a lane that are not done with."""
         return StoredDocuments(self.ledger, ("cut", lane))
 
-    @property
-    def joins(self) -> StoredDocument:
-        """The join views and the lanes that answer them."""
-        return StoredDocument(self.ledger, ("joins",))
+    def lane_views(self, kind: str) -> StoredDocument:
+        """The views of a kind that has lanes of its own."""
+        return StoredDocument(self.ledger, (kind,))
 
     def call_statistics(self, stream: str) -> StoredDocument:
         """What the order of a stream's calls of users' functions goes on from: it changes speed alone."""
         return StoredDocument(self.ledger, ("call_statistics", stream))
-
-    @property
-    def refreshed(self) -> StoredDocument:
-        """The refreshed views and the lanes that answer them."""
-        return StoredDocument(self.ledger, ("refreshed",))
-
-    @property
-    def unions(self) -> StoredDocument:
-        """The UNION ALL views and the lanes that answer them."""
-        return StoredDocument(self.ledger, ("unions",))
 
     @property
     def plan_statistics(self) -> StoredDocuments:

@@ -1,25 +1,14 @@
-"""Which UNION ALL views a run has, durably: their definitions, and the lanes that answer them."""
+"""UNION ALL views as registered."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.errors import DamagedError
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.demands import TupleDemand
-from penstock.spark.storage.formats import UNIONS
-from penstock.spark.storage.layout import Layout
-
-#: what names of lanes of UNION ALL views begin with
-UNIONS_NAME = "unions"
-
-
-def union_lane(number: int) -> str:
-    """The name of a lane of a UNION ALL view; no stream has such a name."""
-    return f"{UNIONS_NAME}.{number}"
+from penstock.spark.storage.lane_views import LaneViewsKind, LaneViewsRegister
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,79 +75,4 @@ class UnionDefinition:
         return pa.schema([(each.name, each.type) for each in self.outputs])
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredUnion:
-    """A UNION ALL view with a lane.
-
-    Attributes:
-        definition: the view.
-        number: of its lane; none is used again.
-        before: numbers of the lanes that answered the same definition before, while it was declared earlier.
-    """
-
-    definition: UnionDefinition
-    number: int
-    before: tuple[int, ...] = ()
-
-    @property
-    def lane(self) -> str:
-        """The lane's name."""
-        return union_lane(self.number)
-
-
-@dataclass(frozen=True, slots=True)
-class UnionRegister:
-    """The UNION ALL views of a checkpoint.
-
-    Attributes:
-        unions: those that are answered, in order of registration.
-        gone: those that were, the last one of each name: their rows are there when they come back.
-        next_number: of the next new lane.
-    """
-
-    unions: tuple[RegisteredUnion, ...] = ()
-    gone: tuple[RegisteredUnion, ...] = ()
-    next_number: int = 0
-
-    def of(self, name: str) -> RegisteredUnion | None:
-        """A UNION ALL view that is answered."""
-        return next((each for each in self.unions if each.definition.name == name), None)
-
-    def without(self, names: Collection[str]) -> UnionRegister:
-        """With some views dropped."""
-        dropped = tuple(each for each in self.unions if each.definition.name in names)
-        kept = tuple(each for each in self.unions if each.definition.name not in names)
-        gone = tuple(each for each in self.gone if each.definition.name not in names)
-        return replace(self, unions=kept, gone=(*gone, *dropped))
-
-    def with_union(self, definition: UnionDefinition) -> UnionRegister:
-        """With a view that is not answered yet; its rows of before stay where it is the same as then."""
-        earlier = [each for each in self.gone if each.definition.id == definition.id]
-        before = tuple(number for each in earlier for number in (*each.before, each.number))
-        added = RegisteredUnion(definition, self.next_number, before)
-        return UnionRegister((*self.unions, added), self.gone, self.next_number + 1)
-
-
-_REGISTER = Codec(UnionRegister)
-
-
-def read_unions(layout: Layout) -> UnionRegister:
-    """The UNION ALL views of a checkpoint.
-
-    Raises:
-        DamagedError: they are missing or damaged.
-    """
-    document = UNIONS.read(layout.unions)
-    if document is None:
-        if any(each.startswith(f"{UNIONS_NAME}.") for each in layout.queries()):
-            raise DamagedError(str(layout.unions), f"({UNIONS.kind}) is missing")
-        return UnionRegister()
-    try:
-        return _REGISTER.value(document["register"])
-    except ValueError as error:
-        raise DamagedError(str(layout.unions), f"({UNIONS.kind}) is damaged: {error}") from error
-
-
-def store_unions(layout: Layout, register: UnionRegister) -> None:
-    """Stores the UNION ALL views of a checkpoint, durable on return."""
-    UNIONS.replace(layout.unions, {"register": _REGISTER.document(register)})
+UNIONS: LaneViewsKind[UnionDefinition] = LaneViewsKind("unions", Codec(LaneViewsRegister[UnionDefinition]))

@@ -32,10 +32,11 @@ from penstock.spark.results.window_schemas import (
     readable_definition,
     result_parts,
 )
-from penstock.spark.storage.joins import RegisteredJoin, join_lane
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView, lane_name
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
-from penstock.spark.storage.unions import RegisteredUnion, UnionDefinition, union_lane
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.windows.query import Beneath
 
 #: by which end of its window a row of a window view lies in time, and how far before that
@@ -145,7 +146,7 @@ class LaneSource:
     """A join view or a UNION ALL, which has a lane of its own; see `RowSource`."""
 
     layout: Layout
-    answered: RegisteredJoin | RegisteredUnion
+    answered: RegisteredView[JoinDefinition] | RegisteredView[UnionDefinition]
 
     @property
     def name(self) -> str:
@@ -183,8 +184,8 @@ class LaneSource:
     @property
     def lanes(self) -> list[tuple[int, str]]:
         """Number and name of each lane that has answered the view."""
-        named = union_lane if isinstance(self.answered, RegisteredUnion) else join_lane
-        return [(number, named(number)) for number in (*self.answered.before, self.answered.number)]
+        numbers = (*self.answered.before, self.answered.number)
+        return [(number, lane_name(self.answered.kind, number)) for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class DerivedView:
     Attributes:
         definition: the view.
         bound: the view over the columns of the one beneath.
-        stream, view: the view beneath and its stream; of a join view `JOINS_NAME`, of a UNION ALL `UNIONS_NAME`.
+        stream, view: the view beneath and its stream; of a join view `JOINS.name`, of a UNION ALL `UNIONS.name`.
         beneath: which time the rows of the view beneath have, and the windows of one that has some.
         below: identifies the definition of the view beneath.
     """

@@ -53,7 +53,8 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sources.static_tables import StaticTable
-from penstock.spark.storage.joins import RegisteredJoin, join_lane
+from penstock.spark.storage.joins import JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView
 
 _log = logging.getLogger(__name__)
 #: fields of a change of order that its event has otherwise
@@ -80,7 +81,7 @@ class JoinLane(CutLane):
 
     def __init__(
         self,
-        registered: RegisteredJoin,
+        registered: RegisteredView[JoinDefinition],
         tables: Mapping[str, StaticTable],
         context: LaneContext,
         streams: Sequence[LogKeeper],
@@ -312,7 +313,7 @@ class JoinLane(CutLane):
     @property
     def before(self) -> Sequence[str]:
         """Likewise."""
-        return [join_lane(number) for number in self._registered.before]
+        return self._registered.lanes_before
 
     def status(self) -> dict[str, Any]:
         """The view, its newest cut, how many entries of each log are in none yet, joined rows a second, static tables that

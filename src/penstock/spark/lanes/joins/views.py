@@ -1,121 +1,84 @@
-"""The join views of a run: which there are, what they ask of streams, where each begins."""
+"""The join views of a run: what they ask of streams, where each begins, the lane that answers each."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.tuple_demands import compile_demands, only
-from penstock.spark.lanes.asking import Asked
-from penstock.spark.lanes.cuts import forget_lane
 from penstock.spark.lanes.joins.grid import demand_of, grid_of, kept_runs, shares_of
+from penstock.spark.lanes.joins.lane import JoinLane
 from penstock.spark.lanes.joins.static_runs import forget_static_tables
+from penstock.spark.lanes.lane import LanePlan
+from penstock.spark.lanes.lane_views import LaneViews
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.results.joined_rows import join_entry
 from penstock.spark.sources.source import Source
-from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.demands import TupleDemand
-from penstock.spark.storage.joins import (
-    JoinBeginning,
-    JoinDefinition,
-    RegisteredJoin,
-    read_joins,
-    store_joins,
-)
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.lane_views import RegisteredView, StreamBeginning
 from penstock.spark.storage.layout import Layout
 
 
-class JoinViews:
-    """Keeps the register of join views; one thread changes it at a time.
-
-    A view begins with what comes to its streams after it was declared: tuples before that were not kept for it.
+class JoinViews(LaneViews[JoinDefinition]):
+    """See `LaneViews`.
 
     Args:
         layout: output and checkpoint folders.
         cells: how many cells the grid of a new view has.
     """
 
+    kind = "join"
+    reads_again = True
+
     def __init__(self, layout: Layout, cells: int) -> None:
-        self._layout = layout
+        super().__init__(layout, JOINS)
         self._cells = cells
-        #: replaced as a whole, as the next
-        self.register = read_joins(layout)
         #: by the streams that views are over: their lanes share jobs
-        self.shared_jobs: defaultdict[frozenset[str], SharedJobs] = defaultdict(SharedJobs)
-        #: static tables by name
-        self.tables: Mapping[str, StaticTable] = {}
+        self._shared_jobs: defaultdict[frozenset[str], SharedJobs] = defaultdict(SharedJobs)
 
-    @property
-    def joins(self) -> tuple[RegisteredJoin, ...]:
-        """The views that are answered."""
-        return self.register.joins
+    def beginnings(self, definition: JoinDefinition) -> list[StreamBeginning]:
+        """See `LaneViews`."""
+        found = []
+        for stream in definition.streams:
+            entry = LogReader(self._layout.log(stream)).newest()
+            begun = (-1, None) if entry is None else (entry.number, entry.clock)
+            found.append(StreamBeginning(stream, *begun))
+        return found
 
-    def settle(
-        self, wanted: Mapping[str, JoinDefinition], tables: Mapping[str, StaticTable]
-    ) -> tuple[RegisteredJoin, ...]:
-        """Makes the register hold these views and no others, durable on return.
+    def shares(self, definition: JoinDefinition) -> Sequence[int]:
+        """See `LaneViews`."""
+        return shares_of(definition.plan, self._cells)
 
-        Args:
-            wanted: the views by name.
-            tables: static tables by name.
-
-        Returns:
-            Those that are answered no more and have left something; see `forget`.
-        """
-        dropped = [
-            each.definition.name
-            for each in self.joins
-            if not _is_same(each.definition, wanted.get(each.definition.name))
-        ]
-        self.tables = dict(tables)
-        register = self.register.without(dropped) if dropped else self.register
-        register = replace(register, joins=tuple(_renewed(each, wanted) for each in register.joins))
-        for name, definition in wanted.items():
-            if register.of(name) is None:
-                beginnings = tuple(self._beginning(stream) for stream in definition.streams)
-                register = register.with_join(definition, shares_of(definition.plan, self._cells), beginnings)
-        if register != self.register:
-            store_joins(self._layout, register)
-            self.register = register
-        return tuple(each for each in register.gone if self._layout.lanes[each.lane].exists())
-
-    def forget(self, gone: RegisteredJoin) -> None:
-        """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
+    def forget(self, gone: RegisteredView[JoinDefinition]) -> None:
+        """See `LaneViews`."""
         # before the lane itself: a kill between leaves it to be forgotten once more
         forget_static_tables(self._layout, gone.lane)
-        forget_lane(self._layout, gone.lane, gone.definition.streams)
+        super().forget(gone)
         self._layout.plan_statistics[gone.lane].remove()
 
-    def asked(self, stream: str) -> list[Asked]:
-        """What the views ask of a stream."""
-        return [
-            Asked(each.lane, each.definition.name, tuple(demands_on(each, stream)), reads_again=True)
-            for each in self.joins
-        ]
+    def demands(self, registered: RegisteredView[JoinDefinition], stream: str) -> list[TupleDemand]:
+        """See `LaneViews`."""
+        return demands_on(registered, stream)
 
-    def _beginning(self, stream: str) -> JoinBeginning:
-        entry = LogReader(self._layout.log(stream)).newest()
-        if entry is None:
-            return JoinBeginning(stream, -1, None)
-        return JoinBeginning(stream, entry.number, entry.clock)
+    def lane(self, registered: RegisteredView[JoinDefinition]) -> LanePlan:
+        """See `LaneViews`."""
+        streams = registered.definition.streams
+        shared = self._shared_jobs[frozenset(streams)]
+        return LanePlan(registered.lane, streams, partial(JoinLane, registered, self.tables, shared=shared))
 
-
-def _is_same(known: JoinDefinition, wanted: JoinDefinition | None) -> bool:
-    """Whether a view is wanted as it is known; ids of earlier versions told apart names of one time zone."""
-    return wanted is not None and (known.id == wanted.id or replace(known, id=wanted.id) == wanted)
+    def entry(self, registered: RegisteredView[JoinDefinition]) -> dict[str, Any]:
+        """See `LaneViews`."""
+        return join_entry(registered)
 
 
-def _renewed(known: RegisteredJoin, wanted: Mapping[str, JoinDefinition]) -> RegisteredJoin:
-    """A view that stays, under the id that it has now."""
-    now = wanted[known.definition.name]
-    return known if now.id == known.definition.id else replace(known, definition=now)
-
-
-def demands_on(registered: RegisteredJoin, stream: str) -> list[TupleDemand]:
+def demands_on(registered: RegisteredView[JoinDefinition], stream: str) -> list[TupleDemand]:
     """What a view asks of a stream."""
     plan = registered.definition.plan
     grid = grid_of(plan, registered.shares)

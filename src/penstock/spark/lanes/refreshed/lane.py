@@ -35,8 +35,9 @@ from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.columns import batches_of
+from penstock.spark.storage.lane_views import RegisteredView
 from penstock.spark.storage.layout import tuples_kind
-from penstock.spark.storage.refreshed import RegisteredRefresh
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import size_of
 
 #: of a cut's orders and figures: the version of each static table
@@ -60,7 +61,7 @@ class RefreshedLane(CutLane):
 
     def __init__(
         self,
-        registered: RegisteredRefresh,
+        registered: RegisteredView[RefreshedDefinition],
         tables: Mapping[str, StaticTable],
         context: LaneContext,
         streams: Sequence[LogKeeper],

@@ -20,7 +20,8 @@ from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.run_files import FoundRuns, RunFiles
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.storage.unions import RegisteredUnion, union_lane
+from penstock.spark.storage.lane_views import RegisteredView
+from penstock.spark.storage.unions import UnionDefinition
 
 #: of a cut's figures: see `STREAMS`
 _CLOCKS = "clocks"
@@ -38,7 +39,7 @@ class UnionLane(CutLane):
     part = "UNION ALL"
 
     def __init__(
-        self, registered: RegisteredUnion, context: LaneContext, streams: Sequence[LogKeeper]
+        self, registered: RegisteredView[UnionDefinition], context: LaneContext, streams: Sequence[LogKeeper]
     ) -> None:
         super().__init__(registered.lane, context, streams)
         self._registered = registered
@@ -97,7 +98,7 @@ class UnionLane(CutLane):
     @property
     def before(self) -> Sequence[str]:
         """Likewise."""
-        return [union_lane(number) for number in self._registered.before]
+        return self._registered.lanes_before
 
     def explain(self) -> list[str]:
         """What is kept of each stream."""

@@ -1,71 +1,37 @@
-"""The UNION ALL views of a run: which there are, and what they ask of streams."""
+"""The UNION ALL views of a run: what they ask of streams, and the lane that answers each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from penstock.spark.lanes.asking import Asked
-from penstock.spark.lanes.cuts import forget_lane
+from penstock.spark.lanes.lane import LanePlan
+from penstock.spark.lanes.lane_views import LaneViews
+from penstock.spark.lanes.unions.lane import UnionLane
+from penstock.spark.results.joined_rows import union_entry
+from penstock.spark.storage.demands import TupleDemand
+from penstock.spark.storage.lane_views import RegisteredView
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.unions import (
-    RegisteredUnion,
-    UnionDefinition,
-    read_unions,
-    store_unions,
-)
+from penstock.spark.storage.unions import UNIONS, UnionDefinition
 
 
-class UnionViews:
-    """Keeps the register of UNION ALL views; one thread changes it at a time.
+class UnionViews(LaneViews[UnionDefinition]):
+    """See `LaneViews`."""
 
-    A view begins with what comes to its streams after it was declared: tuples before that were not kept for it.
-
-    Args:
-        layout: output and checkpoint folders.
-    """
+    kind = "union"
+    reads_again = False
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        #: replaced as a whole
-        self.register = read_unions(layout)
+        super().__init__(layout, UNIONS)
 
-    @property
-    def unions(self) -> tuple[RegisteredUnion, ...]:
-        """The views that are answered."""
-        return self.register.unions
+    def demands(self, registered: RegisteredView[UnionDefinition], stream: str) -> list[TupleDemand]:
+        """See `LaneViews`."""
+        return [branch.demand for branch in registered.definition.branches if branch.stream == stream]
 
-    def settle(self, wanted: Mapping[str, UnionDefinition]) -> tuple[RegisteredUnion, ...]:
-        """Makes the register hold these views and no others, durable on return.
+    def lane(self, registered: RegisteredView[UnionDefinition]) -> LanePlan:
+        """See `LaneViews`."""
+        return LanePlan(registered.lane, registered.definition.streams, partial(UnionLane, registered))
 
-        Args:
-            wanted: the views by name.
-
-        Returns:
-            Those that are answered no more and have left something; see `forget`.
-        """
-        known = {each.definition.name: each.definition.id for each in self.unions}
-        dropped = [name for name, id_ in known.items() if name not in wanted or wanted[name].id != id_]
-        register = self.register.without(dropped) if dropped else self.register
-        for name, definition in wanted.items():
-            if register.of(name) is None:
-                register = register.with_union(definition)
-        if register != self.register:
-            store_unions(self._layout, register)
-            self.register = register
-        return tuple(each for each in register.gone if self._layout.lanes[each.lane].exists())
-
-    def forget(self, gone: RegisteredUnion) -> None:
-        """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
-        forget_lane(self._layout, gone.lane, gone.definition.streams)
-
-    def asked(self, stream: str) -> list[Asked]:
-        """What the views ask of a stream."""
-        return [
-            Asked(
-                each.lane,
-                each.definition.name,
-                tuple(branch.demand for branch in each.definition.branches if branch.stream == stream),
-                reads_again=False,
-            )
-            for each in self.unions
-        ]
+    def entry(self, registered: RegisteredView[UnionDefinition]) -> dict[str, Any]:
+        """See `LaneViews`."""
+        return union_entry(registered)
