@@ -20,7 +20,7 @@ def main(folder: str) -> None:
     # each victim answers few batches: compiling only the kernels it needs is sooner done
     spark = build_session("local[2]", {"spark.python.daemon.module": "pyspark.daemon"}, "victim")
     run = lane_engine(spark, Path(folder)).start(Path(folder) / "out", trigger=Trigger.available_now())
-    run._execution.add_lane(lane_plan([]))
+    run._execution.lanes.add(lane_plan([]))
     run.await_termination()
     run.stop()
     spark.stop()

@@ -277,7 +277,7 @@ def test_joins_come_and_go_on_a_running_engine(
         engine.view("later", PAIRS)
     logs = [LogReader(Layout.of(run.output, None).log(name)) for name in ("flights", "weather")]
     assert all(SINCE in log.readers()["joins.1"] for log in logs), "nothing goes before its lane takes it"
-    run._execution.lanes["joins.1"].start()
+    run._execution.lanes.running["joins.1"].start()
     wait(lambda: any("later" in event["added"] for event in run.events("joins_changed")), run)
     inputs.feed(2)
     inputs.register(spark)
@@ -293,7 +293,7 @@ def test_joins_come_and_go_on_a_running_engine(
 
     before = multiset(run.results("all_pairs"))
     engine.drop("all_pairs")
-    names = {"joins.0", "joins.1"} & run._execution.lanes.keys()
+    names = {"joins.0", "joins.1"} & run._execution.lanes.running.keys()
     assert names == {"joins.1"}
     layout = Layout.of(run.output, None)
     assert set(LogReader(layout.log("flights")).marks()) == {"joins.1"}

@@ -55,11 +55,11 @@ def test_a_lane_beside_the_windows_is_exact_behind_them_and_before_them(
     made: list[PartialsLane] = []
     for paused in (True, False):
         run = lane_engine(spark, tmp_path).start(tmp_path / "out", trigger=Trigger.available_now())
-        run._execution.add_lane(lane_plan(made, paused))
+        run._execution.lanes.add(lane_plan(made, paused))
         if paused:
             # the windows are all answered before the lane answers anything
             deadline = time.monotonic() + 600
-            while any(lane.active for name, lane in run._execution.lanes.items() if name != NAME):
+            while any(lane.active for name, lane in run._execution.lanes.running.items() if name != NAME):
                 assert time.monotonic() < deadline
                 assert run.active
                 time.sleep(0.2)
@@ -83,7 +83,7 @@ def test_a_lane_is_woken_by_the_ingest_and_stops_with_the_run(spark: SparkSessio
     given: list[int] = []
     engine = lane_engine(spark, tmp_path)
     run = engine.start(tmp_path / "out")
-    lane = run._execution.add_lane(lane_plan(made))
+    lane = run._execution.lanes.add(lane_plan(made))
     for files in (1, 2):
         deadline = time.monotonic() + 300
         while so_far(Layout.of(run.output, None), NAME) != tables.pairs():
@@ -108,15 +108,15 @@ def test_a_lane_that_nothing_needs_any_more_leaves(spark: SparkSession, tmp_path
     for is_removed in (False, True):
         run = lane_engine(spark, tmp_path).start(tmp_path / "out")
         assert [NAME in log.marks() for log in logs] == [False, False]
-        lane = run._execution.add_lane(lane_plan([]))
+        lane = run._execution.lanes.add(lane_plan([]))
         deadline = time.monotonic() + 300
         while not lane.status()["lanes"][NAME].get("cut", -1) >= 0 and time.monotonic() < deadline:
             assert lane.active
             time.sleep(0.2)
         if is_removed:
-            run._execution.remove_lane(NAME)
+            run._execution.lanes.remove(NAME)
             assert not lane.active
-            assert NAME not in run._execution.lanes
+            assert NAME not in run._execution.lanes.running
         run.stop()
         assert [NAME in log.marks() for log in logs] == [not is_removed] * 2
         tables.feed(1)

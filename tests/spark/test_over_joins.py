@@ -112,13 +112,13 @@ def test_windows_over_joins_come_and_go_and_change_while_the_engine_runs(
     assert run.status().streams["flights"].to_dict()["lanes"]["joins.0.pairs.results"]["active"]
 
     engine.view("pairs", JOINS["pairs"] + " WHERE f.k > 2")
-    assert {"joins.1", "joins.1.pairs.results"} <= run._execution.lanes.keys()
-    assert not {"joins.0", "joins.0.pairs.results"} & run._execution.lanes.keys()
+    assert {"joins.1", "joins.1.pairs.results"} <= run._execution.lanes.running.keys()
+    assert not {"joins.0", "joins.0.pairs.results"} & run._execution.lanes.running.keys()
     assert run.results("by_ts").count() == 0, "it begins anew with what it is over"
     inputs.feed(2)
     wait_for(run, lambda: run.results("by_ts").count() > 0)
     engine.drop("by_ts", "pairs")
-    assert not [name for name in run._execution.lanes if name.startswith("joins.")]
+    assert not [name for name in run._execution.lanes.running if name.startswith("joins.")]
     assert run.active
     run.stop()
     assert all(

@@ -154,22 +154,22 @@ def test_unions_come_and_go_and_change_while_the_engine_runs(spark: SparkSession
     wait_for(run, lambda: multiset(run.results("every")) == multiset(spark.sql(BOTH)))
     engine.view("in_from", WINDOWS["in_from"])
     inner = next(name for name in engine.views if name.startswith("union_"))
-    assert {"unions.0", "unions.1", f"unions.1.{inner}.results"} <= run._execution.lanes.keys()
+    assert {"unions.0", "unions.1", f"unions.1.{inner}.results"} <= run._execution.lanes.running.keys()
     inputs.feed(1)
     wait_for(run, lambda: run.results("in_from").count() > 0)
     engine.view("in_from", "SELECT name, count(*) AS c FROM every GROUP BY name")
     assert inner not in engine.views, "nobody reads it any more"
-    assert "unions.1" not in run._execution.lanes
+    assert "unions.1" not in run._execution.lanes.running
     wait_for(run, lambda: run.results("in_from").count() > 0)
     engine.view("every", "SELECT name FROM flights UNION ALL SELECT name FROM delays")
-    assert {"unions.2", "unions.2.every.results"} <= run._execution.lanes.keys()
-    assert "unions.0" not in run._execution.lanes
+    assert {"unions.2", "unions.2.every.results"} <= run._execution.lanes.running.keys()
+    assert "unions.0" not in run._execution.lanes.running
     inputs.feed(1)
     wait_for(run, lambda: run.results("in_from").count() > 0)
     with pytest.raises(InputError, match=r"View in_from selects from every\. Drop in_from too"):
         engine.drop("every")
     engine.drop("in_from", "every")
-    assert not [name for name in run._execution.lanes if name.startswith("unions.")]
+    assert not [name for name in run._execution.lanes.running if name.startswith("unions.")]
     assert run.active
     run.stop()
 

@@ -567,10 +567,10 @@ class Engine:
                         keep_zone(self._spark, layout)
                 keep_zone(self._spark, layout)
                 for kind, definitions in self._declared.lane_views.items():
-                    run.set_lane_views(kind, definitions, self._declared.statics)
-                run.set_deadlines(self._declared.deadlines)
+                    run.lanes.set_views(kind, definitions, self._declared.statics)
+                run.lanes.set_deadlines(self._declared.deadlines)
                 for place, views in self._declared.derived.items():
-                    run.derive(*place, views)
+                    run.lanes.derive(*place, views)
                 for name, stream in begun.items():
                     bound = self._declared.bound.pop(name, None)
                     run.add_stream(name, stream.source, self._declared.on(name), stream.probe, bound)
@@ -637,9 +637,9 @@ class Engine:
         lane_views = before.lane_views
         for kind, definitions in staged.lane_views.items():
             if staged.statics.keys() != before.statics.keys() or definitions != lane_views[kind]:
-                run.set_lane_views(kind, definitions, staged.statics)
+                run.lanes.set_views(kind, definitions, staged.statics)
         if staged.touches(before, DeadlineDefinition):
-            run.set_deadlines(staged.deadlines)
+            run.lanes.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():
             if name in run.queries:
                 changed, dropped = staged.changes(before, name)
@@ -656,7 +656,7 @@ class Engine:
             added = {name: view for name, view in wanted.items() if known.get(name) != view}
             gone = [name for name in known if name not in wanted]
             if added or gone:
-                run.derive(*place, added, gone)
+                run.lanes.derive(*place, added, gone)
 
 
 def _interval(text: str) -> Trigger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,32 +20,19 @@ from penstock.settings import Settings
 from penstock.spark.declaring.rule_sets import RuleChanges
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.log_keeper import LogKeeper
-from penstock.spark.ingest.plans import StreamPlans
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.ingest.rearranging import Rearranging
-from penstock.spark.lanes.asking import ask
-from penstock.spark.lanes.cuts import Cuts
-from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
-from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, WindowSource
-from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
-from penstock.spark.lanes.derived.views import DerivedView
-from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput, LanePlan
-from penstock.spark.lanes.lane_views import LaneViews
-from penstock.spark.lanes.refreshed.views import RefreshedViews
-from penstock.spark.lanes.registry import Needs, needed_lanes
-from penstock.spark.lanes.unions.views import UnionViews
+from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.log.appended import Appended
 from penstock.spark.log.row_log import RowLogs
-from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import is_of_view, running_of
+from penstock.spark.publication.kinds import running_of
 from penstock.spark.publication.retention import Needed, Retention
 from penstock.spark.recovery.causes import TAKEN_OVER
 from penstock.spark.recovery.supervisor import stop_all
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
+from penstock.spark.run_lanes import RunLanes
 from penstock.spark.sessions.build import warm_workers
 from penstock.spark.sessions.output import OUTPUT
 from penstock.spark.sinks.declared import Sink
@@ -55,18 +42,12 @@ from penstock.spark.sinks.marks import Marks
 from penstock.spark.sinks.published import Publications
 from penstock.spark.sources.probes import Probe
 from penstock.spark.sources.source import Progress, Source, untold
-from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.sources.watch import SourceWatch
-from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition
-from penstock.spark.storage.deadlines import DEADLINES_NAME
+from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.event_copies import EventCopies
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.joins import JOINS
-from penstock.spark.storage.lane_views import LaneDefinition
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import REFRESHED
 from penstock.spark.storage.store_paths import ObjectPath
-from penstock.spark.storage.unions import UNIONS
 from penstock.status import ViewKind
 from penstock.trigger import Trigger
 
@@ -121,12 +102,6 @@ class Execution:
         self._is_unstopped = False
         #: replaced, never changed: threads read it at any time
         self.queries: Mapping[str, IngestQuery] = {}
-        # these three are replaced, never changed, too
-        self.lanes: Mapping[str, Lane] = {}
-        self._keepers: Mapping[str, LogKeeper] = {}
-        #: names of the lanes that views need
-        self._needed: frozenset[str] = frozenset()
-        self._derived: Mapping[str, DerivedStream] = {}
         #: of streams that are prepared and not added yet, see `added_columns`
         self._added_columns: dict[str, list[str]] = {}
         #: by stream the folder or the topics that it reads
@@ -164,17 +139,10 @@ class Execution:
             warm_workers(spark)
             self._watch = SourceWatch(self.events, settings.watch_seconds)
             self.rearranging = Rearranging(settings, self.events, lambda stream: self.queries[stream].plans)
-            #: the views that have lanes of their own, by kind
-            self._own: Mapping[str, LaneViews[Any]] = {
-                JOINS.name: JoinViews(layout, settings.shards or spark.sparkContext.defaultParallelism),
-                REFRESHED.name: RefreshedViews(layout),
-                UNIONS.name: UnionViews(layout),
-            }
-            self._deadlines = DeadlineViews(layout)
             appended, published = Appended(), Appended()
             self._retention = Retention(settings.retain_seconds)
             self._retention.needed = self._needed_rows
-            self._lane_context = LaneContext(
+            context = LaneContext(
                 spark,
                 layout,
                 self.events,
@@ -188,6 +156,8 @@ class Execution:
                 aggregates,
                 retention=self._retention,
             )
+            self._appended, self._published = appended.tell, published.tell
+            self.lanes = RunLanes(context, self.status_file, lambda: self.queries, self._write_catalog)
             self.followers = Followers(
                 FollowerContext(
                     spark,
@@ -210,7 +180,9 @@ class Execution:
     def explain(self) -> str:
         """What runs where and why, a paragraph a stream, a join view and a window view that others are over."""
         streams = [query.plans.explain() for query in self.queries.values()]
-        return "\n".join([*streams, *(line for lane in self.lanes.values() for line in lane.explain())])
+        return "\n".join(
+            [*streams, *(line for lane in self.lanes.running.values() for line in lane.explain())]
+        )
 
     def refused(self, error: InputError) -> None:
         """Notes why the run cannot start: what was asked for cannot be."""
@@ -232,10 +204,7 @@ class Execution:
             self._held.close()
 
     def _stop_parts(self) -> None:
-        for keeper in self._keepers.values():
-            keeper.prepare_stop()
-        for lane in self.lanes.values():
-            lane.prepare_stop()
+        self.lanes.prepare_stop()
         self.followers.prepare_stop()
         with self._stopping_parts:
             self._is_unstopped = True
@@ -316,8 +285,8 @@ class Execution:
         Raises:
             StreamFailedError: one has failed.
         """
-        lanes = self.lanes.values()
-        parts: list[LogKeeper | Lane] = [*self._keepers.values(), *lanes]
+        lanes = self.lanes.running.values()
+        parts: list[LogKeeper | Lane] = [*self.lanes.keepers.values(), *lanes]
         failed = [each.failed for each in parts if each.failed is not None]
         of_sinks = self.followers.failed
         if not (failed or of_sinks) or self._stopped:
@@ -345,7 +314,7 @@ class Execution:
 
     @property
     def _running(self) -> list[IngestQuery | LogKeeper | Lane]:
-        return [*self.queries.values(), *self._keepers.values(), *self.lanes.values()]
+        return [*self.queries.values(), *self.lanes.keepers.values(), *self.lanes.running.values()]
 
     def prepare(self, name: str, source: Source, probe: Probe | None = None) -> None:
         """Makes sure that a stream can be added, and gets its source ready; stores nothing of views.
@@ -384,7 +353,7 @@ class Execution:
             self.layout,
             self.events,
             self._settings,
-            self._lane_context.published.tell,
+            self._published,
             self.rearranging.report,
             self._name,
             self._functions,
@@ -398,7 +367,7 @@ class Execution:
         query.plans.change(views, frozenset(gone))
         if bound is not None:
             query.plans.begin_with(bound)
-        self._ask(name, query.plans)
+        self.lanes.ask(name, query.plans)
         self.queries = {**self.queries, name: query}
         self.status_file.begin_stream(name)
         self._write_catalog()
@@ -414,22 +383,15 @@ class Execution:
             )
         self._watch.add(name, probe, self.layout.spark(name), lambda: query.newest_event_time)
         query.source_state = partial(self._watch.state, name)
-        query.log.on_put = self._lane_context.appended.tell
-        query.log.readers = partial(self._readers, name)
+        query.log.on_put = self._appended
+        query.log.readers = partial(self.lanes.readers, name)
         query.start(self._trigger)
-        self._fit_lanes()
+        self.lanes.fit()
 
     def started(self) -> None:
         """All streams that the run begins with are there: lanes of an earlier run that no view needs any more leave."""
         self.is_starting = False
-        for stream in self.queries:
-            log = LogReader(self.layout.log(stream))
-            for reader in log.marks().keys() - self._readers(stream):
-                # another program that reads the log is no lane
-                if self.layout.lanes[reader].exists():
-                    Cuts(self.layout.cuts(reader)).clear()
-                    log.leave(reader)
-                    self.events.record("lane_left", lane=reader, streams=[stream])
+        self.lanes.leave_logs()
         self.followers.start()
 
     def change(self, stream: str, add: Mapping[str, Definition], drop: Sequence[str] = ()) -> None:
@@ -441,7 +403,7 @@ class Execution:
         self.events.record(
             "views_changed", stream=stream, added=list(add)[:_MOST_NAMED], dropped=list(drop)[:_MOST_NAMED]
         )
-        self._fit_lanes()
+        self.lanes.fit()
 
     def rules_changed(self, changes: RuleChanges) -> None:
         """Notes what a look at files of rules changed."""
@@ -466,170 +428,6 @@ class Execution:
         else:
             self.events.record("script_refused", script=path, told=refused)
 
-    def set_lane_views(
-        self, kind: str, definitions: Mapping[str, LaneDefinition], tables: Mapping[str, StaticTable]
-    ) -> None:
-        """Answers these views of a kind that has lanes of its own and no others, with what comes to their streams from now on.
-
-        Args:
-            kind: its name.
-            definitions: the views by name.
-            tables: the static tables by name.
-        """
-        own = self._own[kind]
-        before = {each.lane for each in own.views}
-        gone = own.settle(definitions, tables)
-        added = [each.definition.name for each in own.views if each.lane not in before]
-        # what a view that leaves has held, a new one may hold from now on
-        for name, query in self.queries.items() if gone or added else ():
-            self._ask(name, query.plans)
-        for each in gone:
-            if each.lane in self.lanes:
-                self.remove_lane(each.lane)
-            own.forget(each)
-        self._forget_sources({each.lane for each in gone})
-        if gone or added:
-            self._write_catalog()
-            dropped = [each.definition.name for each in gone]
-            self.events.record(f"{kind}_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
-        self._fit_lanes()
-
-    def _forget_sources(self, lanes: Set[str]) -> None:
-        """Lets views over those that these lanes answered begin anew, over what answers them from now on."""
-        self._derived = {
-            name: derived for name, derived in self._derived.items() if derived.source.lane not in lanes
-        }
-        for lane in lanes:
-            self._read_rows(lane)
-        self._needed -= lanes
-
-    def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
-        """Answers these views with a deadline and no others, with what comes to their streams from now on.
-
-        Args:
-            definitions: by name, a view and the stream it is on.
-        """
-        added, gone = self._deadlines.settle(definitions)
-        if not (added or gone):
-            return
-        if DEADLINE_LANE in self.lanes:
-            # another one goes on where it ends, with the views there are now
-            lane = self._stop_lane(DEADLINE_LANE)
-            self._needed -= {DEADLINE_LANE}
-            for each in lane.streams:
-                if each.stream not in self._deadlines.streams:
-                    LogReader(self.layout.log(each.stream)).leave(DEADLINE_LANE)
-        for name, query in self.queries.items():
-            self._ask(name, query.plans)
-        self._write_catalog()
-        self.events.record("deadlines_changed", added=added[:_MOST_NAMED], dropped=gone[:_MOST_NAMED])
-        self._fit_lanes()
-
-    def _ask(self, stream: str, plans: StreamPlans) -> None:
-        """Asks a stream for what views need of its tuples."""
-        asked = [each for own in self._own.values() for each in own.asked(stream)]
-        ask(LogReader(self.layout.log(stream)), plans, [*asked, *self._deadlines.asked(stream)])
-
-    def derive(
-        self, stream: str, view: str, add: Mapping[str, DerivedView], drop: Sequence[str] = ()
-    ) -> None:
-        """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
-
-        Args:
-            stream: the stream of the view beneath; `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, which has been set.
-            view: the view beneath.
-            add: the views over it, by name.
-            drop: names of such views.
-        """
-        source = self._source(stream, view)
-        if source is None:
-            self._write_catalog()
-            return
-        derived = self._derived.get(source.name) or DerivedStream(self.layout, source)
-        known = derived.definitions
-        derived.change(add, drop)
-        self._derived = {**self._derived, derived.name: derived}
-        self._read_rows(source.lane)
-        if known or any(name in self.queries for name in source.streams):
-            self.events.record(
-                "views_changed",
-                stream=derived.name,
-                added=list(add)[:_MOST_NAMED],
-                dropped=list(drop)[:_MOST_NAMED],
-            )
-        self._write_catalog()
-        self._fit_lanes()
-
-    def _source(self, stream: str, view: str) -> RowSource | None:
-        """A view that others are over; None of a join view or UNION ALL that is answered no more."""
-        if stream not in self._own:
-            return WindowSource(self.layout, stream, view)
-        answered = self._own[stream].register.of(view)
-        return None if answered is None else LaneSource(self.layout, answered)
-
-    def _read_rows(self, lane: str) -> None:
-        """Keeps the logs of those views of a lane that others are over."""
-        read = [each for each in self._derived.values() if each.source.lane == lane and each.answered]
-        self._lane_context.rows.read(lane, {each.source.view: each.name for each in read})
-
-    def add_lane(self, plan: LanePlan) -> Lane:
-        """Starts a lane beside those that the views need; its name must be free."""
-        lane = plan.make(self._lane_context, [self._input(stream) for stream in plan.streams])
-        lane.recount(self.status_file)
-        lane.start()
-        self.lanes = {**self.lanes, plan.name: lane}
-        return lane
-
-    def remove_lane(self, name: str) -> None:
-        """Stops a lane that is needed no more; the logs of its streams go on without it, what it has published stays."""
-        lane = self._stop_lane(name)
-        lane.leave()
-        self.events.record("lane_left", lane=name, streams=[each.stream for each in lane.streams])
-
-    def _stop_lane(self, name: str) -> Lane:
-        lane = self.lanes[name]
-        self.lanes = {other: each for other, each in self.lanes.items() if other != name}
-        lane.stop()
-        return lane
-
-    def _fit_lanes(self) -> None:
-        """Starts the lanes that views need and that do not run yet, and removes those that none needs any more."""
-        needs = Needs(self.queries, tuple(self._own.values()), self._deadlines, tuple(self._derived.values()))
-        needed = {plan.name: plan for plan in needed_lanes(needs)}
-        for name in self._needed - needed.keys():
-            self.remove_lane(name)
-        for name, plan in needed.items():
-            if name not in self.lanes:
-                self.add_lane(plan)
-        self._needed = frozenset(needed)
-
-    def _readers(self, stream: str) -> set[str]:
-        """The names that this run's lanes have among the readers of a stream's log."""
-        lanes = self.lanes.values()
-        return {
-            name
-            for lane in lanes
-            if any(each.stream == stream for each in lane.streams)
-            for name in lane.reader_names
-        }
-
-    def _input(self, stream: str) -> LaneInput:
-        """The log of a stream, or of what a lane publishes."""
-        if stream in self._derived:
-            return LaneOutput(stream, self.lanes[self._derived[stream].source.lane])
-        if stream not in self._keepers:
-            keeper = LogKeeper(
-                self.spark,
-                self.queries[stream],
-                self.layout,
-                self.events,
-                self._settings,
-                self._trigger,
-            )
-            keeper.start()
-            self._keepers = {**self._keepers, stream: keeper}
-        return self._keepers[stream]
-
     def _pairs(self) -> dict[str, Mapping[str, int]]:
         return {name: query.totals.view_pairs for name, query in self.queries.items()}
 
@@ -644,12 +442,7 @@ class Execution:
     def _needed_rows(self, query: str, kinds: Iterable[str]) -> dict[str, Needed]:
         """The first row of each kind that a sink has not, or that a view reads; see `Retention`."""
         kinds = list(kinds)
-        found = self.followers.needed(query, kinds)
-        for each in self._derived.values():
-            if each.source.lane == query and each.answered:
-                own = [kind for kind in kinds if is_of_view(kind, each.source.view)]
-                found.update(dict.fromkeys(own, Needed(0, tuple(each.definitions))))
-        return found
+        return self.followers.needed(query, kinds) | self.lanes.needed_rows(query, kinds)
 
     def set_rules(self, files: Mapping[str, Sequence[str]]) -> None:
         """Keeps which views files of rules declare, for the next start."""
@@ -662,14 +455,7 @@ class Execution:
             yield from ((name, "selection", stream) for name in query.plans.views)
             yield from ((name, "window", stream) for name in query.plans.windows)
             yield from ((name, "running", stream) for name in query.plans.running)
-        for derived in self._derived.values():
-            for name, definition in derived.definitions.items():
-                kind: ViewKind = "running" if isinstance(definition, RunningDefinition) else "window"
-                yield name, kind, derived.name
-        for own in self._own.values():
-            yield from ((each.definition.name, own.kind, each.definition.streams[0]) for each in own.views)
-        for deadline in self._deadlines.views:
-            yield deadline.definition.name, "deadline", deadline.stream
+        yield from self.lanes.views()
 
     def _write_catalog(self) -> None:
         streams = {name: query.source.schema for name, query in self.queries.items()}
@@ -678,11 +464,9 @@ class Execution:
             views[name], running = query.plans.answered_by_kind
             if query.plans.had_running:
                 views[running_of(name)] = running
-        views[DEADLINES_NAME] = dict(self._deadlines.definitions)
-        views |= {name: dict(derived.definitions) for name, derived in self._derived.items()}
-        lanes = [entry for own in self._own.values() for entry in own.entries()]
+        views |= self.lanes.definitions()
         parts = {name: own for name, own in self._parts.items() if own and name in streams}
-        self._catalog.write(streams, views, lanes, parts)
+        self._catalog.write(streams, views, self.lanes.entries(), parts)
         self.followers.views_changed()
 
 

@@ -30,7 +30,7 @@ def run_status(run: Execution) -> RunStatus:
     """Take the status of a run."""
     book = run.status_file.book.document()
     streams = {name: StreamStatus.of(name, _stream(run, query, book)) for name, query in run.queries.items()}
-    running = run.lanes
+    running = run.lanes.running
     lanes = {name: _lane(name, lane, book) for name, lane in running.items()}
     views = _views(run, book, running.values())
     known = book.get("sinks", {})
@@ -128,7 +128,7 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "evaluations_per_tuple": running.evaluations,
     }
     lanes: Mapping[str, Mapping[str, Any]] = book.get("lanes", {})
-    for lane in run.lanes.values():
+    for lane in run.lanes.running.values():
         if any(keeper.ingest is query for keeper in lane.streams):
             told["troubles"] |= _troubles(lanes, lane.name, f"{query.stream}.log")
             for name, value in lane.status().items():

@@ -12,11 +12,17 @@ from penstock.spark.lanes.deadlines.lane import DeadlineLane
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
-from penstock.spark.lanes.lane import LanePlan
+from penstock.spark.lanes.joins.views import JoinViews
+from penstock.spark.lanes.lane import LaneContext, LanePlan
 from penstock.spark.lanes.lane_views import LaneViews
+from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.running.lane import RunningLane
+from penstock.spark.lanes.unions.views import UnionViews
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.publication.kinds import results_of, running_of
+from penstock.spark.storage.joins import JOINS
+from penstock.spark.storage.refreshed import REFRESHED
+from penstock.spark.storage.unions import UNIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,20 @@ def _deadlines(needs: Needs) -> Iterator[LanePlan]:
     streams = needs.deadlines.streams
     if streams and all(stream in needs.queries for stream in streams):
         yield LanePlan(DEADLINE_LANE, streams, partial(DeadlineLane, needs.deadlines))
+
+
+def views_with_lanes(context: LaneContext) -> dict[str, LaneViews[Any]]:
+    """The views of a run that have lanes of their own, by kind.
+
+    Raises:
+        DamagedError: a register of them is missing or damaged.
+    """
+    layout, settings = context.layout, context.settings
+    return {
+        JOINS.name: JoinViews(layout, settings.shards or context.spark.sparkContext.defaultParallelism),
+        REFRESHED.name: RefreshedViews(layout),
+        UNIONS.name: UnionViews(layout),
+    }
 
 
 #: a kind of lane says which of its lanes are needed; those that read what others publish come last
