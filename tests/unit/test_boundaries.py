@@ -52,6 +52,7 @@ ROOMS = {
         "lanes",
         "declaring",
         "provenance",
+        "run_lanes",
         "execution",
         "run_status",
         "run",

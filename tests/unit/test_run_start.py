@@ -34,7 +34,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     "part",
-    ["StatusFile", "EventLog", "warm_workers", "SourceWatch", "JoinViews", "DeadlineViews", "LaneContext"],
+    ["StatusFile", "EventLog", "warm_workers", "SourceWatch", "LaneContext", "RunLanes"],
 )
 def test_whatever_keeps_a_run_from_its_beginning_leaves_nothing_held(
     start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str

@@ -22,7 +22,6 @@ from penstock.spark.lanes.deadlines.views import DeadlineDefinition, demand_of
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.window_schemas import ROW, own_schema
-from penstock.spark.sessions.zone import session_zone
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -262,10 +261,8 @@ def define_join(
         raise clause.error(UnsupportedError, message, 0, len(clause.text))
     refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
-    # what the stored plan was bound under: one that means something else by now is another view
-    zone = session_zone(spark)
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
-    identity = identity_of(name, text, below, (*outputs, ("", zone), *kept))
+    identity = identity_of(name, text, below, (*outputs, *kept))
     return JoinDefinition(name, identity, text, plan, below), warnings
 
 

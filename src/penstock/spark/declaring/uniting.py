@@ -26,7 +26,6 @@ from penstock.spark.declaring.definitions import (
 )
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.recovery.messages import quoted
-from penstock.spark.sessions.zone import session_zone
 from penstock.spark.storage.demands import TupleDemand
 from penstock.spark.storage.unions import UnionBranch, UnionDefinition, UnitedColumn, column_name
 from penstock.sql.script.views import flatten
@@ -94,7 +93,7 @@ class Uniter:
         )
         kinds = tuple((each.name, str(each.type)) for each in outputs)
         demands = tuple((each.stream, each.demand.condition, each.demand.columns) for each in branches)
-        identity = identity_of(name, text, below, kinds, demands, session_zone(self._spark))
+        identity = identity_of(name, text, below, kinds, demands)
         return UnionDefinition(name, identity, text, branches, outputs, below), list(united.selections)
 
     def _united(self, union: UnionQuery) -> _United:
