@@ -44,8 +44,13 @@ def found(script: str) -> list[str]:
             ["Expected AS here: SELECT", "Table or view nowhere does not exist: nowhere"],
         ),
         (
-            "CREATE OR REPLACE VIEW v AS SELECT * FROM t; CREATE VIEW w AS SELECT * FROM v;",
+            "CREATE OR REPLACE TABLE v USING csv; CREATE VIEW w AS SELECT * FROM v;",
             ["This statement is not supported: CREATE OR"],
+        ),
+        # what a view that was refused declares can be dropped
+        (
+            "CREATE VIEW v AS SELECT FROM t; DROP VIEW v; DROP VIEW x;",
+            ["Expected a column or expression here: FROM", "View x does not exist: x"],
         ),
         # views on what was declared before a mistake are judged
         (
