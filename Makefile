@@ -163,10 +163,10 @@ kafka-jars: java
 	@scripts/kafka/fetch.sh $(CACHE) || echo "Without Kafka's jars the tests that need them are skipped."
 
 jdbc-jars: java
-	@scripts/jdbc/fetch.sh $(CACHE) || echo "Without these drivers the tests of the sink jdbc are skipped."
+	@scripts/jars.sh jdbc jdbc $(CACHE) "JDBC drivers" || echo "Without these drivers the tests of the sink jdbc are skipped."
 
 s3-jars: java ## fetch Hadoop's file system of S3 (13 MB), so that Spark need not
-	@scripts/s3/fetch.sh $(CACHE) || echo "Without these jars the tests of Spark on S3 are skipped."
+	@scripts/jars.sh s3 hadoop-aws $(CACHE) "Hadoop's file system of S3" || echo "Without these jars the tests of Spark on S3 are skipped."
 
 format-jars: java ## fetch Spark's own readers of Avro and Protobuf, for a benchmark
 	@scripts/formats/fetch.sh $(CACHE) || echo "What cannot be fetched is not measured."

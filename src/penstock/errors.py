@@ -136,6 +136,32 @@ class UnknownNameError(SqlError):
     """A table, view, column or function that does not exist."""
 
 
+class UngroupedError(SqlError):
+    """A column that is neither grouped nor aggregated; whether its source has it is not known yet.
+
+    Args:
+        message, text, start, end: see `SqlError`.
+        column: its name.
+        source: the table or view after FROM.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        text: str = "",
+        start: int = 0,
+        end: int = 0,
+        column: str = "",
+        source: str = "",
+    ) -> None:
+        self.column = column
+        self.source = source
+        super().__init__(message, text, start, end)
+
+    def __reduce__(self) -> tuple[type[UngroupedError], tuple[str, str, int, int, str, str]]:  # type: ignore[override]
+        return type(self), (self.message, self.text, self.start, self.end, self.column, self.source)
+
+
 class TypeMismatchError(SqlError):
     """Values that cannot be compared or computed with one another."""
 

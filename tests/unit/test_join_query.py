@@ -116,6 +116,51 @@ def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> Non
             parse_query(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "instead"),
+    [
+        (
+            "SELECT k FROM a WHERE k NOT IN (SELECT j FROM b)",
+            "k NOT IN (SELECT j FROM b)",
+            "NOT IN (SELECT ...) is not supported yet. Write NOT EXISTS (SELECT 1 FROM b WHERE b.j = a.k). NOT EXISTS also keeps",
+        ),
+        (
+            "SELECT k FROM a x WHERE x.k > 1 AND NOT lower(x.k) IN (SELECT y.j FROM b AS y WHERE y.m = 1 OR y.n = 2)",
+            "NOT lower(x.k) IN (SELECT y.j FROM b AS y WHERE y.m = 1 OR y.n = 2)",
+            "Write NOT EXISTS (SELECT 1 FROM b AS y WHERE y.j = lower(x.k) AND (y.m = 1 OR y.n = 2)).",
+        ),
+        (
+            "SELECT a.k FROM a JOIN c USING (k) WHERE lower(k) IN (SELECT `j j` FROM `b b` WHERE m = 1)",
+            "lower(k) IN (SELECT `j j` FROM `b b` WHERE m = 1)",
+            "IN (SELECT ...) is not supported yet. Write EXISTS (SELECT 1 FROM `b b` WHERE `b b`.`j j` = lower(k) AND m = 1). Between",
+        ),
+    ],
+)
+def test_in_with_a_query_is_refused_with_the_text_of_exists(text: str, place: str, instead: str) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        parse_query(text)
+    assert instead in raised.value.message
+    assert text[raised.value.start : raised.value.end] == place
+    written = raised.value.message.split("Write ")[1].split(").")[0] + ")"
+    assert isinstance(parse_query(text.replace(place, written)), JoinQuery)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k FROM a WHERE k IN (SELECT j FROM b) OR k > 3",
+        "SELECT k FROM a WHERE k IN (SELECT max(j) FROM b)",
+        "SELECT k FROM a WHERE (k, m) IN (SELECT j, n FROM b)",
+        "SELECT k FROM a WHERE k IN (SELECT k FROM a)",
+        "SELECT a.k FROM a LEFT JOIN c USING (k) WHERE a.k IN (SELECT j FROM b)",
+        "SELECT k FROM a WHERE k IN (SELECT j FROM",
+    ],
+)
+def test_in_with_a_query_that_exists_cannot_replace_is_a_subquery(text: str) -> None:
+    with pytest.raises(UnsupportedError, match="subquery"):
+        parse_query(text)
+
+
 def test_the_input_that_may_lack_partners_is_the_last_of_the_plan() -> None:
     query = joined("SELECT * FROM a LEFT JOIN b USING (k) JOIN c USING (k)")
     assert "".join(source.alias for source in query.numbered) == "acb"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import CheckpointError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import CheckpointError, MistakesError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.planning import refused
 from penstock.spark.recovery.causes import cause_of
@@ -30,9 +30,12 @@ SINK = "CREATE TABLE alerts USING kafka OPTIONS (topic 'x');\n"
 @pytest.mark.parametrize(
     ("text", "kind", "told", "marked"),
     [
-        ("CREATE OR REPLACE VIEW v AS SELECT 1", UnsupportedError, "Edit the script; `penstock run --watch`", "CREATE"),
-        ("DROP VIEW v", UnsupportedError, "Remove the statement from the script", "DROP"),
+        ("CREATE OR REPLACE TABLE t USING csv", UnsupportedError, "Edit the script; `penstock run --watch`", "CREATE"),
+        ("CREATE VIEW IF NOT EXISTS v AS SELECT * FROM o", UnsupportedError, "Write CREATE VIEW, or CREATE OR REPLACE VIEW", "IF NOT EXISTS"),
+        ("DROP TABLE o", UnsupportedError, "Remove the statement from the script", "DROP"),
         ("SHOW VIEWS", UnsupportedError, "`penstock status DIR` lists", "SHOW"),
+        ("DESCRIBE o", UnsupportedError, "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT`", "DESCRIBE"),
+        ("DESC o", UnsupportedError, "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT`", "DESC"),
         ("CREATE FUNCTION f AS 'x'", UnsupportedError, "`--functions FILE` or `Engine.function`", "CREATE"),
         ("CREATE VIEW v AS SELECT * EXCEPT (a) FROM o", UnsupportedError, r"`\* EXCEPT` is not supported; name the columns", "* EXCEPT (a)"),
         ("CREATE VIEW v AS SELECT * FROM o WHERE count(*) > 3", UnsupportedError, "WHERE cannot use an aggregate such as count; use GROUP BY window", "count"),
@@ -53,6 +56,19 @@ def test_insert_into_what_does_not_exist_lists_sinks() -> None:
     with pytest.raises(UnknownNameError, match=told) as failed:
         parse_script(text)
     assert text[failed.value.start : failed.value.end] == "nowhere"
+
+
+def test_insert_into_what_does_not_exist_offers_no_table_that_the_script_reads() -> None:
+    inputs = (
+        "CREATE TABLE o USING parquet OPTIONS (path 'x');CREATE TABLE c USING kafka OPTIONS (topic 'c');\n"
+    )
+    text = f"{inputs}{SINK}INSERT INTO alrts SELECT * FROM o;INSERT INTO x SELECT * FROM c"
+    with pytest.raises(MistakesError) as failed:
+        parse_script(text)
+    first, second = (str(each) for each in failed.value.mistakes)
+    assert "Table alrts does not exist; did you mean alerts? INSERT INTO needs" in first
+    assert "existing ones: alerts.\n" in first
+    assert "existing ones: alerts.\n" in second
 
 
 def test_insert_into_the_source_is_refused_where_it_is_written() -> None:

@@ -147,6 +147,24 @@ def test_rows_of_a_window_view_count_once_whatever_their_revisions() -> None:
     assert "  rows: 523; with every revision 715\n" in "\n".join(status_lines(document, verbose=True))
 
 
+def test_rows_of_a_deadline_view_are_rows_and_not_windows() -> None:
+    document = large_document()
+    document["views"]["in_time_0"] |= {"released": 493, "rows": 5_210}
+    assert {row.name: row.rows for row in view_rows(document)}["in_time_0"] == 5_210
+
+
+def test_a_running_view_over_another_view_is_no_window_view(layout: Layout) -> None:
+    entries = {"per": "unions.1.both", "by_n": "orders.hours", "total": "orders.running.0"}
+    catalog = {"streams": {"orders": {}}, "views": {"hours": {"stream": "orders"}}}
+    catalog["views"] |= {name: {"stream": stream, "is_running": True} for name, stream in entries.items()}
+    document = folder_status(layout.output, catalog)
+    kinds = {row.name: row.kind for row in view_rows(document)}
+    assert kinds == {"hours": "windows", **dict.fromkeys(entries, "running")}
+    details = "\n".join(detail_lines(document))
+    for name, beneath in {"per": "both", "by_n": "hours", "total": "orders"}.items():
+        assert f"running view {name} of {beneath}: 0 rows" in details
+
+
 def test_problems_and_details_say_the_same_of_a_stream() -> None:
     document = large_document()
     faults = {"files_changed": 2, "topics_recreated": 1, "null_event_times": 4, "rows_set_aside": 7}

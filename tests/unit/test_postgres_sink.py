@@ -16,7 +16,7 @@ from penstock.errors import InputError, TypeMismatchError
 from penstock.spark.sinks.declared import Sink
 from penstock.spark.sinks.delivery import Form
 from penstock.spark.sinks.postgres import PROVIDER
-from penstock.spark.sinks.postgres_types import all_columns, copy_texts
+from penstock.spark.sinks.postgres_types import copy_texts, postgres_columns
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.storage.formats import SINK
 from penstock.sql.script.statements import CreateTable
@@ -197,10 +197,10 @@ def test_values_of_every_type_arrive_as_they_are(postgres: PostgresServer, table
     schema = pa.schema([(name, kind) for name, (kind, _) in values.items()])
     row = {name: value for name, (_, value) in values.items()}
     rows = pa.Table.from_pylist([row, dict.fromkeys(row)], schema)
-    columns = all_columns(schema)
+    columns = postgres_columns(schema)
     with psycopg.connect(postgres.url, user=postgres.user, password=postgres.password) as connection:
         connection.execute(
-            f"CREATE TABLE {table} ({', '.join(f'{each.name} {each.type}' for each in columns)})"
+            f"CREATE TABLE {table} ({', '.join(f'{each.name} {each.sql_type}' for each in columns)})"
         )
         with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT csv)") as copy:
             for part in copy_texts(rows, columns):

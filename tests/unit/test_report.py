@@ -12,9 +12,9 @@ from penstock.cli.check import unused
 from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.figures import length, moment
 from penstock.monitor.live import follow
-from penstock.monitor.news import News
+from penstock.monitor.news import News, event_line
 from penstock.monitor.snapshot import take_lanes, take_snapshot
-from penstock.monitor.troubles import TroubleSnapshot
+from penstock.monitor.troubles import TroubleSnapshot, trouble_words
 
 
 def test_lengths_of_time_read_well() -> None:
@@ -157,7 +157,7 @@ def test_join_views_and_windows_over_windows_have_lines_of_their_own() -> None:
         "measured_rate": 42.5,
     }
     daily = {"cut": 4, "views": {"daily": {"early": 5, "corrected": 1, "final": 2, "rows": 20}}}
-    quiet = {"view": "rare", "views": {}, "backlog": {"flights": 0}, "measured_rate": None}
+    quiet = {"view": "rare", "names": ["rare"], "views": {}, "backlog": {"flights": 0}, "measured_rate": None}
     quiet["lost_tables"] = {"custs": "its files are gone"}
     status = {
         "flights": {"lanes": {"joins.0": pairs, "joins.1": quiet}},
@@ -264,3 +264,25 @@ def test_a_running_view_over_another_view_has_rows_and_no_windows() -> None:
         {"s": {"lanes": {"s.unions.1.results": {"views": {"hourly": {**counts, "final": 3}}}}}}
     )
     assert "hourly: 0 early, 0 corrected, 3 final" in lane.line()
+
+
+def test_a_lane_without_rows_names_its_views_as_the_user_does() -> None:
+    lane = {"names": ["per", "hourly"], "views": {"per": {"early": 0, "rows": 3, "revised_rows": 1}}}
+    lanes = {name: {"names": ["total"], "views": {}} for name in ("unions.0.both.results", "s.running.0")}
+    (some, none, running) = take_lanes({"s": {"lanes": {"joins.0.pairs.results": lane, **lanes}}})
+    assert some.line() == "view per: 2 rows | view hourly: no rows yet"
+    assert none.line() == running.line() == "view total: no rows yet"
+
+
+def test_a_refreshed_view_has_the_rows_of_its_newest_answer() -> None:
+    lane = {"view": "top", "names": ["top"], "views": {"top": {"rows": 1_207, "withdrawn": 1_197}}}
+    (shown,) = take_lanes({"s": {"lanes": {"refreshed.0": {**lane, "answer": {"rows": 10}}}}})
+    assert shown.line() == "view top: 10 rows now (1,207 inserted, 1,197 deleted so far)"
+
+
+def test_lines_name_the_view_whose_rows_a_lane_reads() -> None:
+    trouble = {"state": "failed", "stream": "unions.1.both", "views": ["per"], "since": "", "told": "full"}
+    assert "view per of view both" in trouble_words("unions.1.both.results", trouble)
+    changed = {"kind": "views_changed", "time": "", "stream": "joins.0.pairs", "added": ["per"]}
+    assert "view pairs: views changed (added per)" in event_line(changed)
+    assert "stream a.b: views changed" in event_line({**changed, "stream": "a.b"})

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from penstock.errors import InputError, MistakesError, SqlError
+from penstock.errors import ConnectionFailedError, InputError, MistakesError, SqlError
 from penstock.sql.script.mistakes import Mistakes
 from penstock.sql.script.script import parse_script
 
@@ -44,8 +44,13 @@ def found(script: str) -> list[str]:
             ["Expected AS here: SELECT", "Table or view nowhere does not exist: nowhere"],
         ),
         (
-            "CREATE OR REPLACE VIEW v AS SELECT * FROM t; CREATE VIEW w AS SELECT * FROM v;",
+            "CREATE OR REPLACE TABLE v USING csv; CREATE VIEW w AS SELECT * FROM v;",
             ["This statement is not supported: CREATE OR"],
+        ),
+        # what a view that was refused declares can be dropped
+        (
+            "CREATE VIEW v AS SELECT FROM t; DROP VIEW v; DROP VIEW x;",
+            ["Expected a column or expression here: FROM", "View x does not exist: x"],
         ),
         # views on what was declared before a mistake are judged
         (
@@ -136,3 +141,16 @@ def test_the_search_ends_at_a_hundred_mistakes() -> None:
     with pytest.raises(MistakesError, match=r"The script has at least 100 mistakes\.") as raised:
         mistakes.raise_any()
     assert str(raised.value).endswith("and at least 80 more")
+
+
+def test_what_several_tables_lack_is_reported_once() -> None:
+    mistakes = Mistakes()
+    lack = "this Spark session has no JDBC driver for jdbc:x. Add its jar"
+    for start, (table, reason) in enumerate([("b", lack), ("a b", lack), ("b", lack), ("c", "no answer")]):
+        mistakes.add(ConnectionFailedError(f"table {table}: {reason}", TABLE, start, start + 1))
+    mistakes.add(SqlError(f"table d: {lack}", TABLE, 9, 10))
+    with pytest.raises(MistakesError) as raised:
+        mistakes.raise_any()
+    told = [each.message for each in raised.value.mistakes if isinstance(each, SqlError)]
+    assert told == [f"tables b, a b: {lack}", "table c: no answer", f"table d: {lack}"]
+    assert raised.value.mistakes[0].start == 0

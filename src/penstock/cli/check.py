@@ -14,7 +14,7 @@ from penstock.monitor.figures import counted
 def check(
     script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
 ) -> None:
-    """Check a script: names, types, sources and sinks. Starts no query."""
+    """Check a script: names, types, sources and sinks. Starts no query and writes nothing, so it needs no --output."""
     engine, _ = open_script(script, master, conf, tune, functions)
     if engine.refused_rules:
         wrong = counted(len(engine.refused_rules), "rule")

@@ -83,7 +83,7 @@ def run(
 ) -> None:
     """Run a script until Ctrl-C. The folder --output gets matches, results of views and events.jsonl."""
     from penstock.cli.watch import Watcher
-    from penstock.monitor.figures import shown_view
+    from penstock.monitor.figures import shown_view, source_words
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
@@ -126,7 +126,7 @@ def run(
                 ):
                     if event[what]:
                         console.print(
-                            f"stream {event['stream']}: {happened}: {', '.join(map(shown_view, event[what]))}"
+                            f"{source_words(event['stream'])}: {happened}: {', '.join(map(shown_view, event[what]))}"
                         )
 
             incomplete: set[str] = set()

@@ -17,6 +17,7 @@ from penstock.monitor.figures import (
     moment,
     roughly,
     shortened,
+    shown_source,
     since,
 )
 from penstock.monitor.joins import standing_lines
@@ -26,7 +27,7 @@ from penstock.monitor.news import event_line
 from penstock.monitor.promises import Promise
 from penstock.monitor.slacks import slack_words
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
-from penstock.spark.publication.kinds import is_running_name, read_stream
+from penstock.spark.reporting.definitions import is_running_view
 
 #: views and events named at the most
 _NAMED = 8
@@ -162,16 +163,17 @@ def _view(name: str, view: Mapping[str, Any], state: str) -> Iterator[str]:
         if view.get("dropped"):
             yield f"  dropped at {clock(view['dropped'])}; its results remain"
         return
-    is_running = is_running_name(str(view["stream"]))
+    is_running = is_running_view(view)
     counts = ", ".join(f"{view.get(kind, 0):,} {kind}" for kind in ("early", "corrected", "final"))
     if view.get("final_corrected"):
         rows = counted(view.get("final_corrected_rows", 0), "row")
         counts += f", {view['final_corrected']:,} corrected after being final ({rows})"
-    # of a view over another one the stream is PLACE.VIEW
     if is_running:
-        parts = [f"running view {name} of {read_stream(view['stream'])}: {counted(result_rows(view), 'row')}"]
+        parts = [
+            f"running view {name} of {shown_source(view['stream'])}: {counted(result_rows(view), 'row')}"
+        ]
     else:
-        parts = [f"window view {name} of {view['stream'].rpartition('.')[2]}: {counts}"]
+        parts = [f"window view {name} of {shown_source(view['stream'])}: {counts}"]
     standing = view.get("standing") or {}
     # negative where the end of a run answered windows before their end
     if (view.get("slack_us") or -1) >= 0:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+from penstock.spark.publication.kinds import running_of
+
 _CYCLE_SECONDS = 146_097 * 86_400
 #: longest sample of a record or value, characters
 _WIDTH = 100
 #: the views behind an INSERT INTO with a condition or projection of its own
 _INSERTED = re.compile(r"insert_into_(.+)_[0-9a-f]{6}")
+#: the log of the rows of a join view or UNION ALL
+_ROWS_OF_LANE = re.compile(r"(?:joins|unions)\.\d+\.(.+)")
 _DAY = 86_400
 
 
@@ -65,6 +69,17 @@ def views_words(views: Sequence[str], most: int) -> str:
     if len(views) == 1:
         return view_words(views[0])
     return f"views {listed([shown_view(view) for view in views], most)}"
+
+
+def shown_source(stream: str) -> str:
+    """Return the stream or view that a view reads, by the name that its results or its log are under."""
+    return stream.removesuffix(running_of("")).rpartition(".")[2]
+
+
+def source_words(stream: str) -> str:
+    """Format what a line is about by the name of a log: 'stream orders', 'view pairs' of the rows of a view."""
+    rows = _ROWS_OF_LANE.fullmatch(stream)
+    return f"view {rows.group(1)}" if rows else f"stream {stream.removesuffix(running_of(''))}"
 
 
 def moment(microseconds: float) -> str:

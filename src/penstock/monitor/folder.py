@@ -15,7 +15,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.reporting.catalog import known_catalog
-from penstock.spark.reporting.definitions import counted_as, number_of
+from penstock.spark.reporting.definitions import IS_RUNNING, counted_as, is_running_view, number_of
 from penstock.spark.reporting.starting import read_status
 from penstock.spark.reporting.status_file import catch_up, catch_up_lane, untold_events
 from penstock.spark.results.joined_rows import BRANCHES, LANES, REFRESH_SECONDS, TABLES, lanes_of
@@ -96,6 +96,8 @@ def folder_status(folder: str | StorePath, catalog: Document | None = None) -> D
     for name, view in catalog["views"].items():
         if "projection" not in view and name not in joins:
             shown = document["views"].setdefault(name, {"stream": view["stream"]})
+            if is_running_view(view):
+                shown[IS_RUNNING] = True
             if view["stream"] == DEADLINES_NAME:
                 shown.setdefault("released", 0)
             if name in derived:

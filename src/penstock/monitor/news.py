@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.monitor.book import MEASURED
 from penstock.monitor.deadlines import REPEATED
-from penstock.monitor.figures import clock, shortened, view_words, views_words
+from penstock.monitor.figures import clock, shortened, source_words, view_words, views_words
 from penstock.monitor.troubles import AGAIN_SECONDS, seconds_of
 
 #: views that a line names at the most
@@ -106,6 +106,9 @@ _WORDS = {
     "event_times_unusable": "tuples without a usable event time, left out of windows",
     "event_times_ahead": "event times too far ahead of the clock; they do not advance the stream's time",
     "clock_behind": "this machine's clock is behind the stream; Penstock uses the stream's time",
+    "joins_changed": "join views changed",
+    "refreshed_changed": "refreshed views changed",
+    "unions_changed": "UNION ALL views changed",
     "join_exploded": "a join produced very many rows",
     "join_switched": "join order changed",
     "predicates_reordered": "order of user predicates changed",
@@ -156,7 +159,7 @@ def _subject(event: Mapping[str, Any]) -> str:
         return views_words(views, _NAMED)
     if event.get("table"):
         return f"static table {event['table']}"
-    return f"stream {event['stream']}" if event.get("stream") else ""
+    return source_words(event["stream"]) if event.get("stream") else ""
 
 
 class News:

@@ -9,7 +9,7 @@ from penstock.monitor.book import Document
 from penstock.monitor.details import not_joined, result_rows
 from penstock.monitor.figures import counted, roughly, view_words
 from penstock.monitor.lost import nothing_read
-from penstock.spark.publication.kinds import is_running_name
+from penstock.spark.reporting.definitions import is_running_view
 
 #: the number of the last batch before the first
 _NO_BATCH = -1
@@ -71,7 +71,7 @@ def _outcome(entry: Mapping[str, Any]) -> str:
         return "none matched"
     if "lanes" in entry:
         return "none joined"
-    return "no group has a row" if is_running_name(str(entry.get("stream"))) else "no window has a row"
+    return "no group has a row" if is_running_view(entry) else "no window has a row"
 
 
 def _told_before(document: Document, view: str, streams: Mapping[str, Document]) -> str:

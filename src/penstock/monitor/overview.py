@@ -14,7 +14,7 @@ from penstock.monitor.details import backlog_words, result_rows
 from penstock.monitor.figures import counted, event_moment, roughly, shown_view
 from penstock.monitor.promises import Promise
 from penstock.monitor.troubles import open_troubles
-from penstock.spark.publication.kinds import is_running_name
+from penstock.spark.reporting.definitions import is_running_view
 
 #: widest line, characters
 WIDTH = 100
@@ -200,7 +200,7 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
 def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is_live: bool) -> ViewRow:
     standing = view.get("standing") or {}
     kind, rate, promise, rows = "windows", None, _NONE, result_rows(view)
-    if is_running_name(str(view.get("stream"))):
+    if is_running_view(view):
         kind = "running"
     if "refresh_seconds" in view:
         kind, rows = "refreshed", (view.get("answer") or {}).get("rows", 0)
@@ -214,7 +214,7 @@ def _view_row(name: str, view: Mapping[str, Any], state: str, errors: int, *, is
         first, last = view.get("not_answered") or (1, 0)
         batches, errors = last - first + 1, errors + view.get("overflowed", 0)
     if "released" in view:
-        kind, rows, errors = "deadline", view["released"], errors + view.get("failed", 0)
+        kind, errors = "deadline", errors + view.get("failed", 0)
         violations = standing.get("violations", 0)
         promise = (
             "kept" if standing and not violations else f"broken {violations:,}x" if violations else _NONE

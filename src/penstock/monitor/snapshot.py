@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.monitor.book import stream_state
 from penstock.monitor.deadlines import deadline_words
 from penstock.monitor.details import backlog_words, not_joined, result_rows
-from penstock.monitor.figures import counted, event_moment, listed, roughly, shown_view, view_words
+from penstock.monitor.figures import (
+    counted,
+    event_moment,
+    listed,
+    roughly,
+    shown_source,
+    shown_view,
+    view_words,
+    views_words,
+)
 from penstock.monitor.lost import nothing_read, overflow_words
-from penstock.spark.publication.kinds import is_running_name, read_stream, results_of
+from penstock.spark.publication.kinds import is_running_name, results_of
 
 #: views named at the most
 _NAMED = 3
@@ -136,11 +146,12 @@ class StreamSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LaneSnapshot:
-    """A join view, or the window views over a window view.
+    """A lane: one join view, or all views over the rows of another view.
 
     Attributes:
-        name: of the join view, or the lane's.
+        name: of the only view, or of the stream or view whose rows the lane reads.
         views: by name what it has answered of each, in words.
+        silent: views that it has no rows of yet.
         behind_seconds: from the newest batch of its streams to the visible result, or None.
         not_joined: batches of its streams that it has not answered; "" where there are none.
         measured_rate: joined rows that a second of its streams produces, or None.
@@ -153,13 +164,14 @@ class LaneSnapshot:
     not_joined: str
     measured_rate: float | None
     lost_tables: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
 
     def line(self) -> str:
         """Format the snapshot as one line for a terminal: 'view pairs: 12,430 rows, 0.8 s behind'."""
         behind = "" if self.behind_seconds is None else f", {roughly(self.behind_seconds)} behind"
         parts = [f"{view_words(view)}: {told}{behind}" for view, told in self.views]
-        if not parts:
-            parts = [f"{view_words(self.name)}: no rows yet"]
+        if self.silent:
+            parts.append(f"{views_words(self.silent, _NAMED)}: no rows yet")
         if self.measured_rate is not None:
             parts.append(f"{self.measured_rate:,.3g} joined rows/s")
         if self.not_joined:
@@ -211,15 +223,26 @@ def take_lanes(status: Mapping[str, Mapping[str, Any]]) -> list[LaneSnapshot]:
 
 def _lane(name: str, lane: Mapping[str, Any]) -> LaneSnapshot:
     place = name.removesuffix(results_of(""))
+    counted_views = lane.get("views", {})
     told = _told_of_groups if is_running_name(place) else _told
+    if lane.get("answer") is not None:
+        told = partial(_told_of_answer, lane["answer"])
     return LaneSnapshot(
-        lane.get("view", read_stream(place)),
-        tuple((view, told(counts)) for view, counts in lane.get("views", {}).items()),
+        lane.get("view", shown_source(place)),
+        tuple((view, told(counts)) for view, counts in counted_views.items()),
         lane.get("behind_seconds"),
         not_joined(lane),
         lane.get("measured_rate"),
         tuple(lane.get("lost_tables", ())),
+        tuple(view for view in lane.get("names", ()) if view not in counted_views),
     )
+
+
+def _told_of_answer(answer: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Of a refreshed view: the rows of its newest answer, and the changes that led to it."""
+    inserted, deleted = counts.get("rows", 0), counts.get("withdrawn", 0)
+    changes = f"{inserted:,} inserted, {deleted:,} deleted"
+    return f"{counted(answer['rows'], 'row')} now ({changes} so far)"
 
 
 def _told_of_groups(counts: Mapping[str, Any]) -> str:

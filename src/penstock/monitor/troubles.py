@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.monitor.figures import counted, views_words
+from penstock.monitor.figures import counted, source_words, views_words
 
 #: a lane that was retried and has not failed for so long since then works
 SETTLED_SECONDS = 300.0
@@ -94,7 +94,7 @@ def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
     attempt = trouble.get("attempt")
     again = f"; retried {counted(attempt, 'time')}" if attempt else ""
     return (
-        f"{trouble['state'].upper()}: {what} of stream {trouble['stream']}, since {_clock(trouble['since'])}: "
+        f"{trouble['state'].upper()}: {what} of {source_words(trouble['stream'])}, since {_clock(trouble['since'])}: "
         f"{trouble['told']}{again}; "
         + ("the run ended before it answered" if is_over else "all other views continue")
     )
@@ -128,7 +128,7 @@ def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str]
     """
     parts = []
     for each in failed:
-        whose = f"the {each.get('part', 'lane')} of stream {each.get('stream')}"
+        whose = f"the {each.get('part', 'lane')} of {source_words(str(each.get('stream')))}"
         parts.append(f"{views_words(each['views'], _NAMED) if each.get('views') else whose}: {each['told']}")
     if waiting:
         parts.append(

@@ -17,7 +17,7 @@ from penstock.errors import InputError, UnknownNameError
 from penstock.monitor.book import Document
 from penstock.monitor.overview import ViewRow, view_rows
 from penstock.page.answers import LISTED, cut, encoded, short_name
-from penstock.spark.results.cataloguing import IS_RUNNING
+from penstock.spark.reporting.definitions import is_running_view
 from penstock.spark.results.joined_rows import LANES, kind_of_lane
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 
@@ -257,7 +257,7 @@ def kind_of(entry: Mapping[str, Any]) -> str:
         return "selection"
     if LANES in entry:
         return kind_of_lane(entry)
-    if entry.get(IS_RUNNING):
+    if is_running_view(entry):
         return "running"
     return "deadline" if entry["stream"] == DEADLINES_NAME else "windows"
 

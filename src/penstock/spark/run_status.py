@@ -135,8 +135,9 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
                 told[name] = {**told[name], **value}
             if lane.name in told["lanes"]:
                 told["lanes"][lane.name] |= {
+                    "names": list(lane.views),
                     "views": _answered(lanes, lane),
-                    "behind_seconds": lanes.get(lane.name, {}).get("behind_seconds"),
+                    **{what: lanes.get(lane.name, {}).get(what) for what in ("behind_seconds", "answer")},
                 }
     return told
 

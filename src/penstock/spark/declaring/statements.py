@@ -12,13 +12,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.control.policies.call_order import CallsStanding
-from penstock.errors import DuplicateNameError, InputError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError, UngroupedError, UnsupportedError
 from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.declaring.columns import with_columns
 from penstock.spark.declaring.declared import Declared, RuleSet, Stream, View
 from penstock.spark.declaring.definitions import (
     check_projections,
@@ -154,7 +155,9 @@ class Declaring:
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
         self._statements(staged, now, mistakes)
-        mistakes.found = [with_remedy(self._spark, staged, each) for each in mistakes.found]
+        mistakes.found = [
+            with_remedy(self._spark, staged, with_columns(staged, each)) for each in mistakes.found
+        ]
         mistakes.raise_any()
 
     def told_views(self, staged: Declared, queries: Mapping[str, str]) -> None:
@@ -171,8 +174,8 @@ class Declaring:
         """Lets a refusal say whether the view can be refreshed."""
         try:
             yield
-        except UnsupportedError as error:
-            raise with_remedy(self._spark, staged, error) from None
+        except (UngroupedError, UnsupportedError) as error:
+            raise with_remedy(self._spark, staged, with_columns(staged, error)) from None
 
     def settle(self, staged: Declared) -> None:
         """Declares what waits for views whose rules have mistakes.

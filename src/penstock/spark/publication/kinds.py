@@ -26,11 +26,6 @@ def is_running_name(name: str) -> bool:
     return name.endswith(_RUNNING)
 
 
-def read_stream(name: str) -> str:
-    """The stream whose tuples a view aggregates, by the name that its results are under."""
-    return name.removesuffix(_RUNNING)
-
-
 def rows_of(stream: str, view: str) -> str:
     """The name of the stream that the rows of a view are: of a window view on a stream, or of a join view that a lane answers."""
     return f"{stream}.{view}"

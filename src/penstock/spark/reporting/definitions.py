@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.errors import SqlError
+from penstock.spark.publication.kinds import is_running_name
 
 #: of a view in the catalog: the number of its definition; 1 where it says none
 NUMBER = "number"
 #: of a view in the catalog: the entries of its other definitions, in no order
 OTHERS = "others"
+
+#: of a view in the catalog: it aggregates without a window
+IS_RUNNING = "is_running"
 
 #: column behind those of a selection where rows of all its definitions are shown
 DEFINITION = "definition"
@@ -62,6 +66,11 @@ def all_definitions(entry: Entry) -> Iterator[dict[str, Any]]:
 def is_selection(entry: Entry) -> bool:
     """Whether a view is a selection on a stream."""
     return "projection" in entry
+
+
+def is_running_view(entry: Entry) -> bool:
+    """Whether a view aggregates without a window; an earlier version marked only its name."""
+    return bool(entry.get(IS_RUNNING)) or is_running_name(str(entry.get("stream")))
 
 
 def _is_same(one: Entry, other: Entry) -> bool:

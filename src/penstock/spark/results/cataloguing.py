@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.operators.selection.matches import queries_name
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import PARTS, catalog_bases, known_catalog
-from penstock.spark.reporting.definitions import numbered
+from penstock.spark.reporting.definitions import IS_RUNNING, numbered
 from penstock.spark.results.joined_rows import LANES
 from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, WindowDefinition, members
 from penstock.spark.storage.documents import encoded_member
@@ -23,8 +23,6 @@ from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.storage.unions import UNIONS
 
 Definition = ViewDefinition | WindowDefinition
-#: of an entry: the view aggregates without a window
-IS_RUNNING = "is_running"
 
 
 class CatalogWriter:

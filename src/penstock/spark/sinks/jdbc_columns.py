@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.plan.spark_types import spark_name
+from penstock.spark.sinks.flat_columns import FlatColumn, flat_columns
 
 _MICROSECONDS = pa.timestamp("us")
 #: by the kind of a value in Java: which types have it, and as what they are sent
@@ -31,18 +31,8 @@ _KINDS: tuple[tuple[str, Callable[[pa.DataType], bool], pa.DataType | None], ...
 
 
 @dataclass(frozen=True, slots=True)
-class JdbcColumn:
-    """A column of a table.
-
-    Attributes:
-        name: its name.
-        type: the type of its values.
-        path: the column of the view, then the field of its struct.
-    """
-
-    name: str
-    type: pa.DataType
-    path: tuple[str, ...]
+class JdbcColumn(FlatColumn):
+    """A column of a table behind a JDBC driver."""
 
     @property
     def kind(self) -> str | None:
@@ -56,28 +46,13 @@ class JdbcColumn:
 
 
 def jdbc_columns(schema: pa.Schema) -> list[JdbcColumn]:
-    """The columns for those of a view: two for a window."""
-    found: list[JdbcColumn] = []
-    for each in schema:
-        if pa.types.is_struct(each.type) and [part.name for part in each.type] == ["start", "end"]:
-            found += [
-                JdbcColumn(f"{each.name}_{part.name}", part.type, (each.name, part.name))
-                for part in each.type
-            ]
-        else:
-            found.append(JdbcColumn(each.name, each.type, (each.name,)))
-    return found
+    """The columns for those of a view."""
+    return [JdbcColumn(each.name, each.type, each.path) for each in flat_columns(schema)]
 
 
 def flat_rows(rows: pa.Table, columns: Sequence[JdbcColumn]) -> pa.Table:
     """Rows with the columns of the table, each as it is sent."""
-    arrays = []
-    for each in columns:
-        column = rows.column(each.path[0])
-        if len(each.path) > 1:
-            column = pc.struct_field(column, each.path[1])
-        arrays.append(_sent(column))
-    return pa.table(arrays, [each.name for each in columns])
+    return pa.table([_sent(each.values(rows)) for each in columns], [each.name for each in columns])
 
 
 def _sent(column: pa.ChunkedArray) -> pa.ChunkedArray:

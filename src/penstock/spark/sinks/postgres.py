@@ -19,7 +19,7 @@ from penstock.errors import InputError, SqlError, TypeMismatchError
 from penstock.plan.spark_types import spark_name
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import IS_FINAL, Delivery, Mode, Upserts, is_taken
-from penstock.spark.sinks.postgres_types import PostgresColumn, all_columns, copy_texts, postgres_columns
+from penstock.spark.sinks.postgres_types import PostgresColumn, copy_texts, postgres_columns, postgres_type
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 
@@ -95,11 +95,11 @@ class _PostgresTarget:
         if delivery.form.mode == "upsert":
             changed = delivery.upserts
         rows = delivery.rows if changed is None else changed.rows
-        columns = all_columns(rows.schema)
+        columns = postgres_columns(rows.schema)
         key = (
             []
             if changed is None
-            else all_columns(pa.schema([rows.schema.field(n) for n in delivery.form.key]))
+            else postgres_columns(pa.schema([rows.schema.field(n) for n in delivery.form.key]))
         )
         try:
             with self._connection.transaction(), self._connection.cursor() as cursor:
@@ -165,7 +165,7 @@ class _PostgresTarget:
                 self._numbers,
             )
         )
-        defined = [self._sql("{} {}", self._named(each.name), self._sql(each.type)) for each in columns]
+        defined = [self._sql("{} {}", self._named(each.name), self._sql(each.sql_type)) for each in columns]
         cursor.execute(self._sql("CREATE TABLE IF NOT EXISTS {} ({})", self._table, self._joined(defined)))
         for each in defined:
             cursor.execute(self._sql("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}", self._table, each))
@@ -257,7 +257,7 @@ class _PostgresTarget:
     ) -> Any:
         """Rows in a table that the transaction drops."""
         stage = self._named(name)
-        defined = [self._sql("{} {}", self._named(each.name), self._sql(each.type)) for each in columns]
+        defined = [self._sql("{} {}", self._named(each.name), self._sql(each.sql_type)) for each in columns]
         cursor.execute(
             self._sql("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP", stage, self._joined(defined))
         )
@@ -299,14 +299,15 @@ class PostgresProvider:
         name = options.required(table, "dbtable")
         if not all(name.split(".")) or name.count(".") > 1:
             raise InputError(f"table {table.name}: dbtable is '{name}'; write table or schema.table")
-        for each in table.columns:
-            if postgres_columns(each) is None:
+        columns = postgres_columns(table.columns)
+        for each in columns:
+            if postgres_type(each.type) is None:
                 raise TypeMismatchError(
-                    f"table {table.name}: column {each.name} is {spark_name(each.type)}, which has no type in PostgreSQL here. "
+                    f"table {table.name}: column {each.path[0]} is {spark_name(each.type)}, which has no type in PostgreSQL here. "
                     "Select its parts, CAST it, or use to_json.",
                     *table.statement.at("using"),
                 )
-        options.refuse_double(table, (each.name for each in all_columns(table.columns)))
+        options.refuse_double(table, (each.name for each in columns))
         server = _Server(address, table.options.get("user"), table.options.get("password"), name)
         return partial(_opened, server)
 

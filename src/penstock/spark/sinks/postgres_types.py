@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
+
+from penstock.spark.sinks.flat_columns import FlatColumn, flat_columns
 
 _PLAIN = (
     (pa.types.is_boolean, "boolean"),
@@ -27,62 +28,39 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresColumn:
-    """A column of a table.
+class PostgresColumn(FlatColumn):
+    """A column of a table in PostgreSQL."""
 
-    Attributes:
-        name: its name.
-        type: its type as SQL writes it.
-        path: the column of the view, then the field of its struct.
-    """
-
-    name: str
-    type: str
-    path: tuple[str, ...]
+    @property
+    def sql_type(self) -> str:
+        """The type as SQL writes it."""
+        found = postgres_type(self.type)
+        assert found is not None, "refused as the sink was declared"
+        return found
 
 
-def postgres_columns(field: pa.Field) -> list[PostgresColumn] | None:
-    """The columns of a table for a column of a view: two for a window; None where PostgreSQL has no such type here."""
-    kind = field.type
-    if pa.types.is_struct(kind) and [each.name for each in kind] == ["start", "end"]:
-        return [
-            PostgresColumn(f"{field.name}_{each.name}", _moment(each.type), (field.name, each.name))
-            for each in kind
-        ]
-    named = _type(kind)
-    return None if named is None else [PostgresColumn(field.name, named, (field.name,))]
+def postgres_columns(schema: pa.Schema) -> list[PostgresColumn]:
+    """The columns for those of a view."""
+    return [PostgresColumn(each.name, each.type, each.path) for each in flat_columns(schema)]
 
 
-def _type(kind: pa.DataType) -> str | None:
+def postgres_type(kind: pa.DataType) -> str | None:
+    """The type as SQL writes it; None where PostgreSQL has none here."""
     if pa.types.is_timestamp(kind):
-        return _moment(kind)
+        return "timestamp" if kind.tz is None else "timestamptz"
     if pa.types.is_decimal(kind):
         return f"numeric({kind.precision},{kind.scale})"
     return next((name for has, name in _PLAIN if has(kind)), None)
 
 
-def _moment(kind: pa.DataType) -> str:
-    return "timestamp" if kind.tz is None else "timestamptz"
-
-
-def all_columns(schema: pa.Schema) -> list[PostgresColumn]:
-    """The columns for those of a view, all of which have a type."""
-    return [column for field in schema for column in postgres_columns(field) or ()]
-
-
 def copy_texts(rows: pa.Table, columns: Sequence[PostgresColumn]) -> Iterator[bytes]:
     """Rows as CSV for COPY: NULL as nothing, texts in quotes."""
-    arrays = [_as_text(_column(rows, column.path)) for column in columns]
+    arrays = [_as_text(column.values(rows)) for column in columns]
     table = pa.table(arrays, [f"c{number}" for number in range(len(arrays))])
     for batch in table.to_batches(max_chunksize=65_536):
         text = io.BytesIO()
         csv.write_csv(batch, text, csv.WriteOptions(include_header=False, quoting_style="needed"))
         yield text.getvalue()
-
-
-def _column(rows: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
-    column = rows.column(path[0])
-    return pc.struct_field(column, path[1]) if len(path) > 1 else column
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

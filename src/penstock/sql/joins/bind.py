@@ -156,7 +156,7 @@ def _conditions(
         if source.on is not None:
             on += conjuncts(source.on, scope)
         if source.word in EXISTENCE:
-            scope = scope.before(each.columns)
+            scope = scope.before(each.columns, source.word)
         if source.word is JoinWord.INNER:
             inner += on
         else:

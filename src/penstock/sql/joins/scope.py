@@ -10,6 +10,7 @@ from sqlglot import exp
 from penstock.errors import UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.joins.parsing import ALLOWED_JOIN
+from penstock.sql.joins.query import JoinWord
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.parts import parse_tree
@@ -117,6 +118,8 @@ class Scope:
         self.columns = columns
         self.visible = visible
         self._hidden: tuple[Column, ...] = ()
+        #: the input of a SEMI or ANTI JOIN, its columns and the join
+        self._tested: tuple[str, Sequence[Column], JoinWord] | None = None
         self._outputs: Mapping[str, Column | Expression] = {}
 
     @classmethod
@@ -151,17 +154,20 @@ class Scope:
         visible = [column for column in (*self.visible, *columns) if column not in (*merged, *hidden)]
         scope = Scope([*self.aliases, alias], [*self.columns, columns], [*merged, *visible])
         scope._hidden = (*hidden, *self._hidden)
+        scope._tested = self._tested
         return scope
 
-    def before(self, columns: Sequence[Column]) -> Scope:
+    def before(self, columns: Sequence[Column], word: JoinWord) -> Scope:
         """The scope without its last input, as a SEMI JOIN leaves it, names after USING first.
 
         Args:
             columns: what that input shows.
+            word: the join.
         """
         visible = [column for column in self.visible if column not in columns]
         scope = Scope(self.aliases[:-1], self.columns[:-1], visible)
         scope._hidden = tuple(column for column in self._hidden if column not in columns)
+        scope._tested = self.aliases[-1], columns, word
         return scope
 
     def named(self, clause: Clause) -> Column:
@@ -186,6 +192,7 @@ class Scope:
         for alias, own in zip(self.aliases, self.columns, strict=True):
             if alias.upper() == qualifier.upper():
                 return [column for column in (*self._hidden, *self.visible) if column in own]
+        self._refuse_tested(clause, qualifier, None, 0, len(clause.text))
         message = f"No input has the name {qualifier}. Inputs: {', '.join(self.aliases)}"
         raise clause.error(UnknownNameError, message, 0, len(clause.text))
 
@@ -238,6 +245,8 @@ class Scope:
             names = ", ".join(column.name for column in self.columns[owner])
             message = f"{self.aliases[owner]} has no column {parts[1][0]}. Its columns: {names}"
             raise clause.error(UnknownNameError, message, start, parts[1][2])
+        column = parts[1][0] if len(parts) > 1 else None
+        self._refuse_tested(clause, first, column, start, parts[-1][2] if column else end)
         names = "; ".join(
             f"{alias}: {', '.join(column.name for column in columns)}"
             for alias, columns in zip(self.aliases, self.columns, strict=True)
@@ -248,6 +257,26 @@ class Scope:
         existing = f": {', '.join(self._outputs)}" if self._outputs else f" of {names}"
         known = self._outputs or [column.name for columns in self.columns for column in columns]
         message = f"Column {first} does not exist{meant(first, known)} Existing columns{existing}"
+        raise clause.error(UnknownNameError, message, start, end)
+
+    def _refuse_tested(self, clause: Clause, name: str, column: str | None, start: int, end: int) -> None:
+        """Refuses a column of the input that a SEMI or ANTI JOIN only tests.
+
+        Args:
+            clause: where it is named.
+            name: the input's name before the column's, or the column's.
+            column: the column, where the input's name stands before it.
+            start, end: its place in the clause.
+
+        Raises:
+            UnknownNameError: it is one.
+        """
+        if self._tested is None:
+            return
+        alias, columns, word = self._tested
+        if name.upper() != alias.upper() and (column is not None or not _called(name, columns)):
+            return
+        message = f"The result of a {word} has no columns of its right side, {alias}. An INNER JOIN has the columns of both sides."
         raise clause.error(UnknownNameError, message, start, end)
 
     def _single(self, clause: Clause, found: Sequence[Column], start: int, end: int) -> Column:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from penstock.errors import InputError, MistakesError, SqlError
+from penstock.errors import ConnectionFailedError, InputError, MistakesError, SqlError
 from penstock.sql.script.statements import CreateView, InsertInto, Query, sources_of
 
 #: after so many mistakes nothing more is looked for
 _MOST = 100
+_UNUSABLE = re.compile(r"table (?P<table>[^:]+): (?P<reason>.*)", re.DOTALL)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,10 +79,11 @@ class Mistakes:
         Raises:
             InputError: the only mistake, or a `MistakesError` of all, in the order of their places.
         """
-        if len(self.found) == 1:
-            raise self.found[0]
-        if self.found:
-            raise MistakesError(sorted(self.found, key=_place), is_whole=not self.is_full)
+        found = _merged(sorted(self.found, key=_place))
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise MistakesError(found, is_whole=not self.is_full)
 
 
 def read_by(query: Query) -> Iterator[str]:
@@ -100,6 +103,33 @@ def placed(error: InputError, statement: CreateView | InsertInto) -> InputError:
         return error
     _, clause = sources_of(statement.query)[0]
     return kind(message, clause.script, statement.start, statement.end)
+
+
+def _merged(found: Iterable[InputError]) -> list[InputError]:
+    """Return mistakes; one for all tables that cannot be reached or used for the same reason, at the place of the first."""
+    kept: list[InputError] = []
+    tables: dict[str, dict[str, None]] = {}
+    for each in found:
+        told = _of_table(each)
+        if told is None or told["reason"] not in tables:
+            kept.append(each)
+        if told is not None:
+            tables.setdefault(told["reason"], {})[told["table"]] = None
+    return [_of_tables(each, tables) for each in kept]
+
+
+def _of_table(error: InputError) -> re.Match[str] | None:
+    """Which table cannot be reached or used, and why."""
+    return _UNUSABLE.fullmatch(error.message) if isinstance(error, ConnectionFailedError) else None
+
+
+def _of_tables(error: InputError, tables: Mapping[str, Iterable[str]]) -> InputError:
+    told = _of_table(error)
+    names = [] if told is None else [*tables[told["reason"]]]
+    if told is None or len(names) == 1 or not isinstance(error, ConnectionFailedError):
+        return error
+    message = f"tables {', '.join(names)}: {told['reason']}"
+    return type(error)(message, error.text, error.start, error.end)
 
 
 def _place(error: InputError) -> tuple[bool, int]:

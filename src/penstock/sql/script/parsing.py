@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import DuplicateNameError, SqlError, UnsupportedError
 from penstock.sql.script.field_paths import path_names, path_place
 from penstock.sql.script.queries import parse_tokens
+from penstock.sql.script.refusals import refusal
 from penstock.sql.script.statements import (
     Column,
     CreateTable,
     CreateView,
     CreateViews,
+    DropView,
     InsertInto,
     Query,
     Retain,
@@ -22,11 +24,6 @@ from penstock.sql.script.statements import (
 )
 from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.literals import string
-
-ALLOWED = (
-    "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
-    "CREATE VIEW name [TBLPROPERTIES (retain '30 days')] AS SELECT ..., CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
-)
 
 #: formats of files with rules, by the ending of their names
 RULE_FORMATS = {
@@ -40,22 +37,12 @@ RULE_FORMATS = {
 #: what the columns of a table of rules are called, unless options name them
 _RULE_COLUMNS = {"name": "name", "condition": "condition"}
 
-#: what to do instead of a statement of another kind, by how it begins
-_INSTEAD = {
-    "CREATE OR REPLACE": "Edit the script; `penstock run --watch` applies the change.",
-    "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
-    "ALTER": "Edit the script; `penstock run --watch` applies the change.",
-    "SHOW": "`penstock status DIR` lists streams and views.",
-    "DESCRIBE": "`penstock explain SCRIPT` shows columns and views.",
-    "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
-    "CREATE TEMPORARY": "Write CREATE VIEW name AS SELECT ...",
-    "SELECT": "Write CREATE VIEW name AS SELECT ...",
-    "WITH": "Write a CREATE VIEW for each query.",
-}
 #: how statements begin, and nothing within one
 _BEGINNINGS = (
     (TokenType.CREATE, TokenType.TABLE),
     (TokenType.CREATE, TokenType.VIEW),
+    (TokenType.CREATE, TokenType.OR),
+    (TokenType.DROP, TokenType.VIEW),
     (TokenType.INSERT, TokenType.INTO),
 )
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -77,7 +64,9 @@ def split_statements(text: str) -> list[Sequence[Token]]:
     return list(divided(text, tokenize(text), refuse))
 
 
-def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()) -> Statement:
+def parse_statement(
+    text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()
+) -> Statement | DropView:
     """Parses one statement of a text, without a look at the others; raises as `parse_script`."""
     return StatementParser(text, tokens, aggregates).parse()
 
@@ -126,25 +115,29 @@ class StatementParser:
     #: of a table: see `CreateTable`
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def parse(self) -> Statement:
+    def parse(self) -> Statement | DropView:
         if self._accept(TokenType.CREATE):
             if self._accept(TokenType.TABLE):
                 return self._table()
             if self._accept(TokenType.VIEW):
-                name = self._declared_name()
-                retain = self._retain()
-                if not self._accept(TokenType.ALIAS):
-                    raise self._fail("Expected AS here.")
-                return CreateView(name, *self._query(), retain)
+                return self._view()
+            if self._accept_words("OR", "REPLACE", "VIEW"):
+                return replace(self._view(), replaces=True)
             if self._accept_word("VIEWS"):
                 return self._views()
-            raise self._refuse()
+            raise refusal(self.script, self.tokens, self.position)
+        if self._accept_words("DROP", "VIEW"):
+            if_exists = self._accept_words("IF", "EXISTS")
+            dropped = DropView(self._declared_name(), if_exists)
+            if self.position < len(self.tokens):
+                raise self._fail("Expected the end of the statement here.")
+            return dropped
         if self._accept(TokenType.INSERT):
             if not self._accept(TokenType.INTO):
-                raise self._refuse()
+                raise refusal(self.script, self.tokens, self.position)
             self._accept(TokenType.TABLE)
             return InsertInto(self._declared_name(), *self._query())
-        raise self._refuse()
+        raise refusal(self.script, self.tokens, self.position)
 
     def declare(self, name: str, names: MutableMapping[str, str]) -> None:
         """Adds a name to those that exist."""
@@ -167,6 +160,16 @@ class StatementParser:
             self.tokens[0].start,
             tokens[-1].end + 1,
         )
+
+    def _view(self) -> CreateView:
+        if self._accept_words("IF", "NOT", "EXISTS"):
+            message = "IF NOT EXISTS is not supported. Write CREATE VIEW, or CREATE OR REPLACE VIEW for an earlier view to give way."
+            raise UnsupportedError(message, self.script, self.tokens[2].start, self.tokens[4].end + 1)
+        name = self._declared_name()
+        retain = self._retain()
+        if not self._accept(TokenType.ALIAS):
+            raise self._fail("Expected AS here.")
+        return CreateView(name, *self._query(), retain)
 
     def _table(self) -> CreateTable:
         name = self._declared_name()
@@ -367,6 +370,14 @@ class StatementParser:
         self.position += 1
         return True
 
+    def _accept_words(self, *words: str) -> bool:
+        """Moves past several words, if all of them follow."""
+        following = self.tokens[self.position : self.position + len(words)]
+        if tuple(each.text.upper() for each in following) != words:
+            return False
+        self.position += len(words)
+        return True
+
     def _accept_word(self, word: str) -> bool:
         if self._kind() is None or self.tokens[self.position].text.upper() != word:
             return False
@@ -379,10 +390,3 @@ class StatementParser:
 
     def _fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
         return kind(message, self.script, *self._place())
-
-    def _refuse(self) -> UnsupportedError:
-        end = self.tokens[min(self.position, len(self.tokens) - 1)].end + 1
-        begin = " ".join(token.text.upper() for token in self.tokens[:3])
-        instead = next((told for word, told in _INSTEAD.items() if f"{begin} ".startswith(f"{word} ")), "")
-        message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
-        return UnsupportedError(message, self.script, self.tokens[0].start, end)

@@ -17,7 +17,8 @@ from penstock.sql.text.lexing import name_of
 
 _BREAK = "\n"
 #: how a text of statements begins, behind comments
-_STATEMENTS = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*(CREATE|INSERT)\b", re.IGNORECASE | re.DOTALL)
+_STATEMENT_WORDS = (TokenType.CREATE, TokenType.INSERT, TokenType.DROP)
+_STATEMENTS = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*(CREATE|INSERT|DROP)\b", re.IGNORECASE | re.DOTALL)
 #: characters of a reason
 _LONGEST_REASON = 300
 _EXPECTED = "Expected a condition, a SELECT, or CREATE VIEW statements."
@@ -108,7 +109,7 @@ def rules_of_file(
         known = None if _STATEMENTS.match(text) else name
         yield RefusedRule(known, file, store_path(error, file, file, text, 1), reason_of(error))
         return
-    if not statements or statements[0][0].token_type not in (TokenType.CREATE, TokenType.INSERT):
+    if not statements or statements[0][0].token_type not in _STATEMENT_WORDS:
         yield rule_of_text(text, file, file, name, stream, aggregates, 1)
         return
     for tokens in statements:
@@ -152,7 +153,7 @@ def rule_of_text(
             raise SqlError(
                 f"{'The rule is empty' if not statements else 'This is more than one rule'}. {_EXPECTED}"
             )
-        if statements[0][0].token_type in (TokenType.CREATE, TokenType.INSERT):
+        if statements[0][0].token_type in _STATEMENT_WORDS:
             raise SqlError("This is a statement. Expected a condition or a SELECT.")
         query = whole = text[: statements[0][-1].end + 1]
         if statements[0][0].token_type is not TokenType.SELECT:
@@ -189,6 +190,8 @@ def reason_of(error: InputError) -> str:
 
 def _declared(tokens: Sequence[Token]) -> str | None:
     """The name of the view that a statement with a mistake declares."""
-    if [each.text.upper() for each in tokens[:2]] != ["CREATE", "VIEW"] or len(tokens) < 3:
+    words = [each.text.upper() for each in tokens[:4]]
+    declared = 4 if words == ["CREATE", "OR", "REPLACE", "VIEW"] else 2
+    if words[:1] != ["CREATE"] or words[declared - 1 : declared] != ["VIEW"] or len(tokens) <= declared:
         return None
-    return name_of(tokens[2])
+    return name_of(tokens[declared])

@@ -20,6 +20,7 @@ from penstock.sql.script.statements import (
     CreateTable,
     CreateView,
     CreateViews,
+    DropView,
     InsertInto,
     Script,
     Statement,
@@ -31,7 +32,7 @@ from penstock.sql.text.query import SelectQuery
 #: a view whose text may have a known shape
 _NO_NAMES = KnownNames()
 _VIEW = re.compile(
-    rf"\s*(?P<create>CREATE)\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
+    rf"\s*(?P<create>CREATE)(?P<replace>\s+OR\s+REPLACE)?\s+VIEW\s+(?P<name>[A-Za-z_]\w*)\s+AS\s+(?P<query>SELECT\b{PLAIN}(?<!\s))\s*;",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -66,7 +67,7 @@ def parse_script(
     names = _Names(text, known, Mistakes() if mistakes is None else mistakes)
     for parser, statement in _statements(text, aggregates, names.mistakes):
         names.take(parser, statement)
-    names.refuse_read_targets()
+    names.refuse_targets()
     if mistakes is None:
         names.mistakes.raise_any()
     return Script(text, tuple(names.statements), frozenset(names.targets))
@@ -86,6 +87,8 @@ class _Names:
         self.statements: list[Statement] = []
         #: the tables of INSERT INTO, in upper case, each with the place of its name
         self.targets: dict[str, tuple[int, int]] = {}
+        #: INSERT INTO a table that does not exist, each with the place of its name
+        self._loose_inserts: list[tuple[InsertInto, tuple[int, int]]] = []
         self._text = text
         self._known = known
         self._names = ChainMap[str, str]({}, known)  # type: ignore[arg-type]
@@ -94,10 +97,15 @@ class _Names:
         #: whether files of rules may declare names
         self._has_rules = False
 
-    def take(self, parser: StatementParser, statement: Statement | None) -> None:
+    def take(self, parser: StatementParser, statement: Statement | DropView | None) -> None:
         """Takes a statement in; None: it has a mistake of its own."""
         if statement is None:
             self._pass_over(parser)
+            return
+        if isinstance(statement, DropView):
+            if not self.mistakes.follow([statement.name], self._names):
+                with self.mistakes.collected():
+                    self._drop(parser, statement)
             return
         declared = [statement.name] if isinstance(statement, CreateTable | CreateView) else []
         if isinstance(statement, InsertInto) and self._kind(statement.table) == "table":
@@ -112,11 +120,21 @@ class _Names:
             return
         with self.mistakes.collected(*declared):
             self._check(parser, statement)
-            self.statements.append(statement)
+            if not isinstance(statement, InsertInto) or statement.table.upper() in self._names:
+                self.statements.append(statement)
 
-    def refuse_read_targets(self) -> None:
-        """Refuses INSERT INTO a table that the script also reads."""
-        read = {source.upper(): source for each in self.statements for source in _read_by(each)}
+    def refuse_targets(self) -> None:
+        """Refuses INSERT INTO a table that the script also reads, or that does not exist."""
+        loose = [statement for statement, _ in self._loose_inserts]
+        read = {source.upper(): source for each in (*self.statements, *loose) for source in _read_by(each)}
+        tables = [each for each in self.statements if isinstance(each, CreateTable)]
+        sinks = [each.name for each in tables if each.source in SINKS and each.name.upper() not in read]
+        for insert, place in self._loose_inserts:
+            message = (
+                f"Table {insert.table} does not exist{meant(insert.table, sinks)} INSERT INTO needs a table USING {_ANY_SINK}; "
+                f"existing ones: {', '.join(sinks) or 'none'}."
+            )
+            self.mistakes.add(UnknownNameError(message, self._text, *place))
         for target, place in self.targets.items():
             if target in read:
                 message = (
@@ -149,23 +167,55 @@ class _Names:
                 if source.upper() not in names and not self._has_rules:
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
-                parser.declare(statement.name, names)
+                if (
+                    statement.replaces
+                    and statement.name.upper() in self._names
+                    and self._kind(statement.name) == "view"
+                ):
+                    self._forget(parser, statement.name, "Move the new definition before it.")
+                    names[statement.name.upper()] = statement.name
+                else:
+                    parser.declare(statement.name, names)
                 self._views.add(statement.name.upper())
             else:
                 self._check_target(parser, statement)
 
+    def _drop(self, parser: StatementParser, statement: DropView) -> None:
+        """Takes back a view of the script."""
+        name = statement.name.upper()
+        if name in self._views:
+            self._forget(parser, statement.name, "Drop it first.")
+        elif name in self._names:
+            message = (
+                f"DROP VIEW takes back a view of the same script. {statement.name} is a {self._kind(name)}"
+                f"{' that existed before' if self._known.kind(name) else ''}."
+            )
+            raise UnsupportedError(message, self._text, *parser.name_place)
+        elif not statement.if_exists:
+            views = [self._names[each] for each in self._views]
+            message = f"View {statement.name} does not exist{meant(statement.name, views)} DROP VIEW takes back a view of the same script."
+            raise UnknownNameError(message, self._text, *parser.name_place)
+
+    def _forget(self, parser: StatementParser, view: str, remedy: str) -> None:
+        """Removes a view of the script that no other statement reads."""
+        name = view.upper()
+        for each in self.statements:
+            if name in (source.upper() for source in _read_by(each)):
+                what = f"INSERT INTO {each.table}" if isinstance(each, InsertInto) else _named(each)
+                message = f"{what} reads view {view}. {remedy}"
+                raise UnsupportedError(message, self._text, *parser.name_place)
+        self.statements = [
+            each
+            for each in self.statements
+            if not (isinstance(each, CreateView) and each.name.upper() == name)
+        ]
+        self._views.discard(name)
+        self._names.maps[0].pop(name, None)
+
     def _check_target(self, parser: StatementParser, statement: InsertInto) -> None:
         if statement.table.upper() not in self._names:
-            sinks = [
-                each.name
-                for each in self.statements
-                if isinstance(each, CreateTable) and each.source in SINKS
-            ]
-            message = (
-                f"Table {statement.table} does not exist. INSERT INTO needs a table USING {_ANY_SINK}; "
-                f"existing ones: {', '.join(sinks) or 'none'}."
-            )
-            raise UnknownNameError(message, self._text, *parser.name_place)
+            self._loose_inserts.append((statement, parser.name_place))
+            return
         if (kind := self._kind(statement.table)) != "table":
             told = f"{statement.table} is a {kind}. INSERT INTO needs a table USING {_ANY_SINK}."
             raise UnsupportedError(told, self._text, *parser.name_place)
@@ -177,7 +227,7 @@ class _Names:
 
 def _statements(
     text: str, aggregates: Collection[str], mistakes: Mistakes
-) -> Iterator[tuple[StatementParser, Statement | None]]:
+) -> Iterator[tuple[StatementParser, Statement | DropView | None]]:
     """The statements of a script, each with its parser; views of a shape that is known need none of their tokens.
 
     None stands for a statement with a mistake. Where the text cannot be split into tokens, nothing follows.
@@ -188,10 +238,9 @@ def _statements(
         view = _VIEW.match(text, position)
         if view is not None and (query := shapes.find(text, *view.span("query"))) is not None:
             parser = StatementParser(text, (), aggregates, name_place=view.span("name"))
-            yield (
-                parser,
-                CreateView(view["name"], query, view["query"], view.start("create"), view.end("query")),
-            )
+            place = view.start("create"), view.end("query")
+            replaces = view["replace"] is not None
+            yield parser, CreateView(view["name"], query, view["query"], *place, replaces=replaces)
             position = view.end()
             continue
         try:
@@ -201,7 +250,7 @@ def _statements(
             return
         for part in divided(text, tokens, mistakes.add):
             parser = StatementParser(text, part, aggregates)
-            statement: Statement | None = None
+            statement: Statement | DropView | None = None
             with mistakes.collected():
                 statement = parser.parse()
             if (
@@ -230,6 +279,10 @@ def _shifted(tokens: Sequence[Token], by: int) -> Sequence[Token]:
         token.start += by
         token.end += by
     return tokens
+
+
+def _named(statement: Statement) -> str:
+    return f"View {statement.name}" if isinstance(statement, CreateView) else "CREATE VIEWS"
 
 
 def _read_by(statement: Statement) -> Iterator[str]:

@@ -122,7 +122,7 @@ class CreateTable(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`CREATE VIEW name [TBLPROPERTIES (retain 'length')] AS query`.
+    """`CREATE [OR REPLACE] VIEW name [TBLPROPERTIES (retain 'length')] AS query`.
 
     Attributes:
         name: the view's name.
@@ -130,6 +130,7 @@ class CreateView:
         text: the query's SQL.
         start, end: place of the statement in the script.
         retain: how long published rows are kept.
+        replaces: whether an earlier view of this name gives way.
     """
 
     name: str
@@ -138,6 +139,20 @@ class CreateView:
     start: int
     end: int
     retain: Retain | None = None
+    replaces: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """`DROP VIEW [IF EXISTS] name`: takes back an earlier CREATE VIEW of the script.
+
+    Attributes:
+        name: the view's name.
+        if_exists: whether the view may be missing.
+    """
+
+    name: str
+    if_exists: bool
 
 
 @dataclass(frozen=True, slots=True)

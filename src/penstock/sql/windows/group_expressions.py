@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError, UngroupedError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, parse_expression, spelling, tokenize
@@ -57,11 +57,15 @@ class GroupExpressions:
     Args:
         window: the window that groups; None of a running view.
         keys: the keys that group.
+        source: the table or view after FROM.
         users: names of the user's aggregates, in upper case.
     """
 
-    def __init__(self, window: WindowCall | None, keys: Sequence[Key], users: Collection[str] = ()) -> None:
+    def __init__(
+        self, window: WindowCall | None, keys: Sequence[Key], source: str, users: Collection[str] = ()
+    ) -> None:
         self._window = window
+        self._source = source
         self._users = users
         self._keys = sorted(
             ((_words(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
@@ -118,7 +122,10 @@ class GroupExpressions:
                 if found is not None:
                     replaced.append((start, column.end, found))
                 elif column.name.upper() not in BARE_FUNCTIONS:
-                    raise self._ungrouped(clause, tokens, position, column.last)
+                    error = self._ungrouped(clause, tokens, position, column.last)
+                    raise UngroupedError(
+                        error.message, error.text, error.start, error.end, column.name, self._source
+                    )
                 position = _after(tokens, column.last)
                 continue
             position += 1

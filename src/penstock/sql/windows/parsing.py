@@ -63,7 +63,7 @@ class _WindowParser:
         place = parts.group_by_keyword or parts.distinct or parts.having or parts.items[0].clause
         keys = self._keys(groupings)
         self._check_kind(is_running=window is None, has_keys=bool(keys))
-        rewriter = GroupExpressions(window, keys, self.users)
+        rewriter = GroupExpressions(window, keys, parts.source, self.users)
         aliases: dict[str, str] = {}
         named: dict[str, str] = {}
         outputs: list[GroupExpression] = []
