@@ -64,3 +64,37 @@ def test_of_a_hundred_mistakes_on_the_search_ends(spark: SparkSession, tmp_path:
     with pytest.raises(MistakesError, match="at least 100 mistakes") as raised:
         Engine(spark).execute(table + views)
     assert {type(each) for each in raised.value.mistakes} == {UnknownNameError}
+
+
+def test_a_column_that_does_not_exist_is_not_said_to_lack_a_group(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = f"CREATE TABLE orders (id INT, city STRING, at TIMESTAMP) USING csv OPTIONS (path '{tmp_path}', event_time 'at');"
+    views = (
+        "CREATE VIEW big AS SELECT id AS number, city FROM orders WHERE id > 3;",
+        "CREATE VIEW v1 AS SELECT cty, count(*) AS k FROM orders GROUP BY city;",
+        "CREATE VIEW v2 AS SELECT b.numbr, window(b.at, '1 day') AS w FROM big b GROUP BY w;",
+        "CREATE VIEW v3 AS SELECT id, count(*) AS k FROM orders GROUP BY city;",
+    )
+    with pytest.raises(MistakesError) as raised:
+        Engine(spark).execute(table + "".join(views))
+    told = [str(each).partition("\n")[0] for each in raised.value.mistakes]
+    assert told == [
+        "Column cty does not exist; did you mean city? Existing columns of orders: id, city, at",
+        "Column numbr does not exist; did you mean number? Existing columns of big: number, city",
+        "id is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it.",
+    ]
+    engine = Engine(spark).execute(table + views[0])
+    with pytest.raises(UnknownNameError, match=r"Column numbr does not exist; did you mean number\?"):
+        engine.view("v4", "SELECT numbr, count(*) AS k FROM big GROUP BY city")
+
+
+def test_a_later_script_replaces_a_view_of_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"CREATE TABLE orders (id INT, city STRING) USING csv OPTIONS (path '{tmp_path}');"
+    views = "CREATE VIEW v AS SELECT * FROM orders WHERE id > 3; CREATE VIEW w AS SELECT id FROM v;"
+    engine = Engine(spark).execute(table + views)
+    engine.execute("CREATE OR REPLACE VIEW v AS SELECT * FROM orders WHERE id > 4")
+    assert engine.views["v"].endswith("id > 4")
+    assert set(engine.views) == {"v", "w"}
+    engine.execute("CREATE VIEW x AS SELECT id FROM v; DROP VIEW x; DROP VIEW IF EXISTS y")
+    assert set(engine.views) == {"v", "w"}
