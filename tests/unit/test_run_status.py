@@ -119,9 +119,9 @@ class Dropping:
         self._lanes = {"joins": SimpleNamespace(name="joins", views=["pairs"], active=True, before=())}
 
     @property
-    def lanes(self) -> dict[str, Any]:
+    def lanes(self) -> SimpleNamespace:
         read, self._lanes = self._lanes, {}
-        return read
+        return SimpleNamespace(running=read)
 
     def views(self) -> list[Any]:
         return []
@@ -137,9 +137,11 @@ class Declared:
     layout = SimpleNamespace(output=Path("out"))
     followers = SimpleNamespace(all={})
     queries: ClassVar[dict[str, Any]] = {}
-    lanes: ClassVar[dict[str, Any]] = {
-        "joins.1": SimpleNamespace(name="joins.1", views=["pairs"], active=True, before=("joins.0",))
-    }
+    lanes = SimpleNamespace(
+        running={
+            "joins.1": SimpleNamespace(name="joins.1", views=["pairs"], active=True, before=("joins.0",))
+        }
+    )
 
     def __init__(self) -> None:
         lanes = {

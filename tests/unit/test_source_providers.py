@@ -52,6 +52,7 @@ def test_this_repository_registers_the_network_of_its_lab(
         ("gages", "", "source gages is not supported; did you mean gauges? Use parquet, csv, ", "gages"),
         ("kafak", "", "source kafak is not supported; did you mean kafka? Use parquet, csv, ", "kafak"),
         ("pigeon", "", "source pigeon is not supported. Use parquet, csv, json, orc, text, kafka, delta, rate, replay, ", "pigeon"),
+        ("console", "", "console is a sink, and nothing writes to it. Add INSERT INTO ", "console"),
         ("gauges", "number_of_gauge '3'", "option number_of_gauge does not exist; did you mean number_of_gauges?", "number_of_gauge"),
         ("gauges", "path 'data'", "source gauges has no option path. Options: number_of_gauges, event_time, arrival", "path"),
         ("gauges", "event_time_format 'millis'", "source gauges has no option event_time_format. Options: ", "event_time_format"),

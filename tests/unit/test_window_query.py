@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import SqlError, UngroupedError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ErrorBound, Windows
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
@@ -189,7 +189,8 @@ def test_keys_in_expressions() -> None:
 def test_what_is_neither_grouped_nor_aggregated(item: str) -> None:
     with pytest.raises(SqlError, match="neither grouped nor aggregated") as raised:
         read(f"SELECT {item}, count(*) FROM t GROUP BY a + b, window(ts, '1 hour')")
-    assert type(raised.value) is SqlError
+    assert isinstance(raised.value, UngroupedError)
+    assert raised.value.source == "t"
 
 
 _WINDOW = "window(ts, '1 hour')"

@@ -67,7 +67,7 @@ from penstock.spark.sources.sampled_files import sample
 from penstock.spark.sources.source import DataFrameSource, Source, TimedSource, stamped
 from penstock.spark.sources.stored_fields import StoredFields, records_kind, stored_fields, without_format
 from penstock.spark.sources.topics import TopicsSource
-from penstock.sql.script.statements import CreateTable
+from penstock.sql.script.statements import SINKS, CreateTable
 
 T = TypeVar("T")
 #: types that a misspelt one may mean
@@ -160,6 +160,12 @@ def _registered(table: CreateTable) -> SourceProvider:
         UnsupportedError: no package registers the source, or it does not load.
     """
     provider = registered_provider(table)
+    if provider is None and table.source in SINKS:
+        raise UnsupportedError(
+            f"table {table.name}: {table.source} is a sink, and nothing writes to it. Add INSERT INTO {table.name} SELECT ..., or "
+            "remove the table.",
+            *table.at("using"),
+        )
     if provider is None:
         known = (*BUILT_IN, *registered_names())
         raise UnsupportedError(
