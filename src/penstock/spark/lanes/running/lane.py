@@ -98,6 +98,7 @@ class RunningLane(CutLane):
                 "state_rows": sum(report.rows for report in reports),
                 "state_bytes": sum(report.state_bytes for report in reports),
                 "shards_restored": sum(report.restored for report in reports),
+                "left_out": sum(report.left_out for report in reports),
                 "shard_seconds": round(max(report.seconds for report in reports), 4),
                 "run_seconds": round(ran - began, 4),
             },
