@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.sessions import unite_spans
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.grouping import shared_codes
@@ -26,7 +27,7 @@ SPAN = (SESSION_START, SESSION_END)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sessions:
-    """The sessions that some spans make, by group and start.
+    """The sessions that some spans make.
 
     Attributes:
         rows: int64[spans], the session of each span.
@@ -45,7 +46,8 @@ class Sessions:
         is_moment = np.repeat([0, 1], [count, rows])
         starts, own = np.append(self.starts, moments), np.append(self.groups, groups)
         order = np.lexsort((is_moment, starts, own))
-        newest = np.cumsum(order < count) - 1
+        # of each place in that order the newest session up to there
+        newest = order[np.maximum.accumulate(np.where(order < count, np.arange(count + rows), 0))]
         found = np.empty(count + rows, np.int64)
         found[order] = newest
         return found[count:]
@@ -55,18 +57,12 @@ def sessions_of(groups: Longs, starts: Longs, ends: Longs) -> Sessions:
     """Unites spans.
 
     Args:
-        groups: int64[spans], equal for spans of one group.
+        groups: int64[spans], the number of the group of each, see `group_codes`.
         starts, ends: int64[spans], microseconds; a span is not empty.
     """
-    order = np.lexsort((starts, groups))
-    own, begin, reach = groups[order], starts[order], _largest_so_far(groups[order], ends[order])
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (own[1:] != own[:-1]) | (begin[1:] > reach[:-1])
-    rows = np.empty(len(order), np.int64)
-    rows[order] = np.cumsum(is_first) - 1
-    first = np.flatnonzero(is_first)
-    last = np.append(first[1:], len(order))[: len(first)] - 1
-    return Sessions(rows, own[first], begin[first], reach[last])
+    order = np.argsort(starts, kind="stable")
+    rows, first, reach = unite_spans(groups, starts, ends, order, int(groups.max(initial=-1)) + 1)
+    return Sessions(rows, groups[first], starts[first], reach)
 
 
 def with_sessions(tuples: pa.Table, keys: Sequence[str], times: Longs, gap: int) -> pa.Table:
@@ -114,13 +110,3 @@ def _spanned(table: pa.Table, sessions: Sessions, rows: Longs) -> pa.Table:
         place, column = table.schema.get_field_index(name), pa.array(moments[rows])
         table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
     return table
-
-
-def _largest_so_far(groups: Longs, ends: Longs) -> Longs:
-    """Of ends in order of groups the largest up to each one within its group."""
-    if not np.any((ends[1:] < ends[:-1]) & (groups[1:] == groups[:-1])):
-        return ends
-    ascending = np.unique(ends)
-    step = np.cumsum(np.append(False, groups[1:] != groups[:-1])) * len(ascending)
-    largest: Longs = ascending[np.maximum.accumulate(step + np.searchsorted(ascending, ends)) - step]
-    return largest
