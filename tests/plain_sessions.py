@@ -23,10 +23,10 @@ GAP = 10
 Rows = dict[tuple[int, int, int], tuple[Any, ...]]
 
 
-def session_plan(operator: int = 0) -> RunningPlan:
+def session_plan(history: int = 10**15) -> RunningPlan:
     view = WindowPlan("v", "_x1", ALL_TIME, KEYS, AGGREGATES, ErrorBound(0.1, 0.1), gap=GAP)
     arguments = (("_x0", pa.int64()), ("_x1", MOMENT))
-    return RunningPlan(operator, (view,), PARTS, arguments, session=SessionPlan(GAP, 10**15))
+    return RunningPlan(0, (view,), PARTS, arguments, session=SessionPlan(GAP, history))
 
 
 class SessionStream(RunningStream):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from penstock.monitor.problems import problem_lines
 from penstock.operators.windows import pane
 from penstock.spark.lanes.running import shard_task
 from penstock.spark.storage.layout import Layout
@@ -62,3 +63,24 @@ def test_having_judges_sessions_and_withdraws_those_it_kept(layout: Layout) -> N
         answer(layout)
         assert sessions_now(layout) == {row: said for row, said in stream.sessions().items() if said[0] > 3}
     assert set(told(layout).column("op").to_pylist()) == {"upsert", "delete"}
+
+
+def test_tuples_of_sessions_that_have_left_the_state_are_counted(layout: Layout) -> None:
+    """The clock of an entry is its number: sessions stay for three entries."""
+    stream = SessionStream(layout)
+    stream.views(session_plan(history=3))
+    for number in range(20):
+        stream.put([1, 2], [number, number], [100 * number, 100 * number + 1], delays=[0])
+    rows = answer(layout)["state_rows"]
+    assert rows < 20
+    before = sessions_now(layout)
+    stream.put([1, 2, 1], [7, 7, 7], [100, 103, 1900], newest=1901, delays=[1801])
+    assert answer(layout)["figures"]["views"]["v"]["left_out"] == 2
+    now = sessions_now(layout)
+    assert {row for row in now if now[row] != before[row]} == {(1, 1900, 1910)}
+    (problem,) = problem_lines(
+        {"state": "running", "streams": {}, "views": {"v": {"left_out": 2}}, "output": "x"}
+    )
+    assert (
+        problem == "view v: 2 tuples left out, as their sessions were final for longer than history_seconds"
+    )

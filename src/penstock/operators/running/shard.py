@@ -138,12 +138,12 @@ class RunningShard:
             for change in each.take_changes():
                 yield id_, *change
 
-    def take_left_out(self) -> int:
-        """Tuples that were left out since the last call, because their sessions have left the state."""
-        found = 0
-        for each in self._operators.values():
-            if isinstance(each, RunningSessions):
-                found, each.left_out = found + each.left_out, 0
+    def take_left_out(self) -> dict[int, int]:
+        """By operator the tuples that were left out since the last call, because their sessions have left the state."""
+        found = {}
+        for id_, each in self._operators.items():
+            if isinstance(each, RunningSessions) and each.left_out:
+                found[id_], each.left_out = each.left_out, 0
         return found
 
     @property

@@ -6,7 +6,7 @@ pieces that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -36,7 +36,7 @@ class RunningReport:
         state_bytes: bytes of the state file that it wrote.
         rows: rows of its state.
         restored: whether it was read from the state.
-        left_out: tuples whose sessions have left the state.
+        left_out: by operator the tuples whose sessions have left the state.
         seconds: wall time.
     """
 
@@ -45,7 +45,7 @@ class RunningReport:
     state_bytes: int
     rows: int
     restored: bool
-    left_out: int
+    left_out: Mapping[int, int]
     seconds: float
 
 
