@@ -96,8 +96,17 @@ class RunningStream:
             name = plan.views[0].name
             definition = RunningDefinition(name, f"of operator {plan.id}", "")
             registered = {name: RegisteredWindow(definition, plan.id)}
-            store_views(self.layout, running_of(STREAM), plan.id, [bound(plan, self._having)], registered)
+            store_views(self.layout, running_of(STREAM), plan.id, [self.bound(plan)], registered)
         store_program(self.layout, STREAM, WindowProgram(self._version, (), 0, 0, running=plans))
+
+    def bound(self, plan: RunningPlan) -> BoundWindow:
+        """A view as it is bound."""
+        return bound(plan, self._having)
+
+    def kinds(self, tuples: pa.Table) -> dict[str, pa.Table]:
+        """What the envelopes have of tuples."""
+        grouping = [PANE, "_k0"]
+        return {PARTIALS: PARTS.lift(tuples, grouping), VALUES + "_x0": lift_values(tuples, grouping, "_x0")}
 
     def put(
         self,
@@ -106,15 +115,15 @@ class RunningStream:
         times: Sequence[int] | None = None,
         *,
         ended: bool = False,
+        newest: int | None = None,
+        delays: Sequence[int] = (),
     ) -> None:
-        """Puts an entry of tuples."""
+        """Puts an entry of tuples; without `newest` the latest one of them is the stream's."""
         self.number += 1
         self.tuples += zip(keys, values, strict=True)
         tuples = tuples_of(keys, values, times or [0] * len(keys))
-        grouping = [PANE, "_k0"]
         rows: dict[str, list[tuple[int, Envelope]]] = {}
-        kinds = {PARTIALS: PARTS.lift(tuples, grouping), VALUES + "_x0": lift_values(tuples, grouping, "_x0")}
-        for kind, table in kinds.items():
+        for kind, table in self.kinds(tuples).items():
             for shard, own in enumerate(_split(table, ["_k0"], SHARDS)):
                 for plan in self._plans:
                     envelope = Envelope(plan.id, kind, stream_of(own))
@@ -122,7 +131,7 @@ class RunningStream:
         name = f"{self.number}.parquet"
         for kind, own_rows in rows.items():
             write_envelopes(own_rows, self.log.path(kind, name))
-        newest = max(times) if times else 0
+        newest = newest or (max(times) if times else 0)
         entry = Entry(
             self.number,
             self.number,
@@ -130,6 +139,7 @@ class RunningStream:
             self.number,
             newest,
             newest,
+            tuple(delays),
             files=dict.fromkeys(rows, (name,)),
             ended=ended,
         )

@@ -19,6 +19,7 @@ MESSAGES = Path(__file__).with_name("error_messages.txt")
 TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"
 SCHEMA = pa.schema({"origin": pa.string(), "distance": pa.int32(), "late": pa.bool_(), "day": pa.date32()})
 HOURLY = "FROM flights GROUP BY window(day, '1 hour')"
+SESSIONS = "FROM flights GROUP BY session_window(day,"
 STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flight WHERE distance > 5",
     "CREATE VIEW Flights AS SELECT * FROM flights",
@@ -75,6 +76,17 @@ STATEMENTS = [
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(distance) AS s, 1 + count(*) AS n {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ score(max(distance)) {HOURLY}",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ scroe(distance) {HOURLY}",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} '1 month')",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} CASE WHEN late THEN '5 minutes' ELSE '1 hour' END)",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} 10)",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} '0 seconds')",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} '1 hour', '1 hour')",
+    f"CREATE VIEW v AS SELECT count(*) {SESSIONS} '1 hour'), window(day, '1 day')",
+    f"CREATE VIEW v AS SELECT session_window(day, '2 hours') AS w, count(*) {SESSIONS} '1 hour')",
+    f"CREATE VIEW v AS SELECT count(*) AS session_window {SESSIONS} '1 hour')",
+    f"CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.1, 0.1) */ count(*) {SESSIONS} '1 hour')",
+    f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ count(*) {SESSIONS} '1 hour')",
+    f"CREATE VIEW v AS SELECT /*+ STATE_TTL('1 day') */ count(*) {SESSIONS} '1 hour')",
     "CREATE VIEW v AS SELECT * FROM flight;\nCREATE VIEW w AS SELECT * FROM v;\nCREATE VIEW x SELECT * FROM flights",
 ]
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock.errors import SqlError, UngroupedError, UnknownNameError, UnsupportedError
-from penstock.plan.windows import ErrorBound, Windows
+from penstock.plan.windows import ALL_TIME, ErrorBound, Windows
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -51,6 +51,35 @@ def test_a_window_view_in_parts() -> None:
     place = query.window_clause
     assert text[place.start : place.start + len(place.text)] == "window(sched_dep, '1 hour', '15 minutes')"
     assert query.selection.where == query.where
+
+
+def test_a_session_view_in_parts() -> None:
+    query = read(
+        "SELECT user, session_window.start, session_window(ts, '10 seconds').end AS until, count(*) AS n FROM clicks "
+        "GROUP BY user, session_window(ts, '10 seconds') HAVING session_window.end > '2013-01-01' AND n > 1"
+    )
+    assert query.is_running
+    assert (query.time, query.gap, query.windows) == ("ts", 10_000_000, ALL_TIME)
+    assert expressions(query) == ["_k0", "_w.start", "_w.end", "_a0"]
+    assert query.outputs[1].name == "start"
+    assert query.having[0].expression == "_w.end > '2013-01-01' AND _a0 > 1"
+    unnamed = read("SELECT session_window(ts, '1 hour'), count(*) FROM t GROUP BY session_window")
+    assert (unnamed.outputs[0].name, unnamed.gap) == ("session_window", HOUR)
+    alias = read("SELECT session_window(ts, '1 hour') AS w, max(a) FROM t GROUP BY w")
+    assert (expressions(alias), alias.keys) == (["_w", "_a0"], ())
+
+
+@pytest.mark.parametrize("source", ["hourly", "both", "pairs"])
+def test_sessions_over_views_with_rows_of_their_own_are_refused(source: str) -> None:
+    views = {
+        "HOURLY": parse_query("SELECT window(ts, '1 hour') AS w, count(*) AS n FROM t GROUP BY w"),
+        "BOTH": parse_query("SELECT ts FROM t UNION ALL SELECT ts FROM u"),
+        "PAIRS": parse_query("SELECT t.ts AS ts FROM t JOIN u ON t.a = u.a AND t.ts = u.ts"),
+    }
+    call = "session_window(ts, '1 hour')"
+    with pytest.raises(UnsupportedError, match=f"Sessions over .* {source} are not supported yet") as raised:
+        flatten(read(f"SELECT count(*) FROM {source} GROUP BY {call}"), views)
+    assert raised.value.text[raised.value.start : raised.value.end] == call
 
 
 @pytest.mark.parametrize(
@@ -214,7 +243,12 @@ _WINDOW = "window(ts, '1 hour')"
         (f"SELECT percentile(a) FROM t GROUP BY {_WINDOW}", "percentile(a)"),
         (f"SELECT explode(array(count(*))) FROM t GROUP BY {_WINDOW}", "explode"),
         (f"SELECT struct(count(*)) FROM t GROUP BY {_WINDOW}", "struct"),
-        ("SELECT count(*) FROM t GROUP BY session_window(ts, '1 hour')", "session_window"),
+        ("SELECT count(*) FROM t GROUP BY session_window(ts, gap)", "gap"),
+        (f"SELECT count(*) FROM t GROUP BY session_window(ts, '1 hour'), {_WINDOW}", _WINDOW),
+        (
+            "SELECT count(*) AS session_window FROM t GROUP BY session_window(ts, '1 hour')",
+            "count(*) AS session_window",
+        ),
         ("SELECT count(*) FROM t GROUP BY window(ts, '1 month')", "'1 month'"),
         ("SELECT count(*) FROM t GROUP BY window(ts, size)", "size"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, window(ts, '2 hours')", "window(ts, '2 hours')"),

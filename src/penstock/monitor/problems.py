@@ -91,6 +91,8 @@ def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"{view_words(name)}: a condition failed, {counted(view['raised'], 'joined row')} left out"
     if overflowed := overflow_words(view.get("overflowed", 0)):
         yield f"{view_words(name)}: {overflowed}"
+    if left_out := view.get("left_out"):
+        yield f"{view_words(name)}: {counted(left_out, 'tuple')} left out, as their sessions were final for longer than history_seconds"
 
 
 def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:

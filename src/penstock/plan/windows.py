@@ -86,13 +86,14 @@ class WindowPlan:
 
     Attributes:
         name: the view's name.
-        time: the event time column, timestamp in microseconds; "" of a running view.
+        time: the event time column, timestamp in microseconds; "" of a running view whose rows are groups.
         windows: which windows; `ALL_TIME` of a running view.
         keys: (column, type) of each grouping key but the window, in order.
         aggregates: what is computed a window and group.
         bound: the error its early answers may have.
         selection: number of its condition among those of its operator, None where all tuples of the operator are its own.
         slack: which policy chooses how long its windows wait for late tuples; None: the default one.
+        gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
     """
 
     name: str
@@ -103,6 +104,7 @@ class WindowPlan:
     bound: ErrorBound
     selection: int | None = None
     slack: SlackChoice | None = None
+    gap: int | None = None
 
     @property
     def is_running(self) -> bool:

@@ -6,19 +6,19 @@ which an index finds, so that its cost is that of these groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.operators.running.kept import KeptRows
 from penstock.operators.windows.aggregates import ROWS, extreme_of, lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.grouping import shared_codes
-from penstock.operators.windows.pane import Pane, PaneTable
+from penstock.operators.windows.pane import PaneTable
 from penstock.operators.windows.rows import differences, lowered
 from penstock.operators.windows.shard import RunningPlan
 
@@ -45,23 +45,12 @@ class RunningGroups:
     ) -> None:
         self.plan = plan
         self.swept = swept
-        digests = map(_digest, pieces)
-        self._stored = [
-            (digest, known.get(digest) or PaneTable.stored(Content.loaded(piece)))
-            for digest, piece in zip(digests, pieces, strict=True)
-        ]
-        self._pane = Pane.of(table for _, table in self._stored) if pieces else Pane()
-        self._is_changed = False
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return self._pane.nbytes
+        self._kept = KeptRows(pieces, known)
 
     @property
     def rows(self) -> int:
         """Rows of the state: groups, those that lie in several levels more than once."""
-        return self._pane.rows
+        return self._kept.rows
 
     def take_in(
         self, tuples: Content | None, revision: int, newest: int | None, *, ended: bool
@@ -79,7 +68,7 @@ class RunningGroups:
         """
         plan, keys = self.plan, self.plan.keys
         sweeps = self._sweeps(newest)
-        if not keys and not self._pane.rows:
+        if not keys and not self._kept.rows:
             nothing = _nothing(plan)
             tuples = nothing if tuples is None else together([nothing, tuples])
         new = None if tuples is None else tuples.merged(plan.parts, keys)
@@ -98,7 +87,7 @@ class RunningGroups:
             changed, replaced = differences(told, rest, keys)
             answers += [
                 _answer(view.name, revision, changed, replaced, is_final=False),
-                _answer(view.name, revision, final, _of_groups(told, final, keys), is_final=True),
+                _answer(view.name, revision, final, of_groups(told, final, keys), is_final=True),
             ]
         self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
@@ -106,19 +95,13 @@ class RunningGroups:
     @property
     def pieces(self) -> Mapping[bytes, PaneTable]:
         """The tables of the stored pieces by the digests of these, with their indexes."""
-        return dict(self._stored)
+        return self._kept.pieces
 
-    def take_change(self) -> tuple[int, list[bytes]] | None:
-        """What to store since the last call: how many pieces stay, and those that follow them; None: nothing has changed."""
-        if not self._is_changed:
-            return None
-        self._is_changed = False
-        change = self._pane.change(self.plan.parts, self.plan.keys)
-        pieces = [piece.stored() for piece in change.pieces]
-        tables = self._pane.take_pieces(change.kept)
-        self._stored = self._stored[: change.kept]
-        self._stored += [(_digest(piece), table) for piece, table in zip(pieces, tables, strict=True)]
-        return change.kept, pieces
+    def take_changes(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The panes to store since the last call: (number, pieces that stay, those that follow them)."""
+        change = self._kept.take_change(self.plan.parts, self.plan.keys)
+        if change is not None:
+            yield 0, *change
 
     def _sweeps(self, newest: int | None) -> bool:
         """Whether groups are looked through for those that leave."""
@@ -134,13 +117,10 @@ class RunningGroups:
 
     def _old(self, of: Content | None) -> Content | None:
         """The state's rows, of some groups if they are told; None where there is none."""
-        if not self._pane.rows:
-            return None
         if of is None:
-            return self._pane.content.without_arrivals()
-        keys = self.plan.keys
-        found = self._pane.of_groups(of.partials, keys).without_arrivals()
-        return _where(found, of.partials, keys)
+            return self._kept.content
+        found = self._kept.of_groups(of.partials, self.plan.keys)
+        return None if found is None else where(found, of.partials, self.plan.keys)
 
     def _gone(self, now: Content, newest: int | None) -> npt.NDArray[np.bool_]:
         """bool[groups]: which leave. A group without any event time stays."""
@@ -155,18 +135,11 @@ class RunningGroups:
     def _keep(self, now: Content, new: Content | None, gone: npt.NDArray[np.bool_], arrival: int) -> None:
         plan, keys = self.plan, self.plan.keys
         if gone.any():
-            self._is_changed = True
-            self._pane = Pane()
+            self._kept.clear()
             staying = now.partials.filter(pa.array(~gone))
-            new = _where(Content(staying, now.values), staying, keys)
+            new = where(Content(staying, now.values), staying, keys)
         if new is not None and new.partials.num_rows:
-            self._is_changed = True
-            self._pane.append(new.arrived(arrival, keys), arrival)
-            self._pane.merge_arrivals(plan.parts, keys, ())
-
-
-def _digest(piece: bytes) -> bytes:
-    return blake2b(piece, digest_size=16).digest()
+            self._kept.append(new, arrival, plan.parts, keys)
 
 
 def _nothing(plan: RunningPlan) -> Content:
@@ -184,18 +157,19 @@ def _parted(rows: pa.Table, gone: npt.NDArray[np.bool_]) -> tuple[pa.Table, pa.T
     return rows.filter(pa.array(gone)), rows.filter(pa.array(~gone))
 
 
-def _of_groups(rows: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Table:
+def of_groups(rows: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows that are of some groups."""
     own, others = shared_codes([rows, wanted], keys)
     return rows.filter(pa.array(np.isin(own, others)))
 
 
-def _where(content: Content, wanted: pa.Table, keys: Sequence[str]) -> Content | None:
+def where(content: Content, wanted: pa.Table, keys: Sequence[str]) -> Content | None:
     """The rows of a content that are of some groups; None where there are none."""
-    partials = _of_groups(content.partials, wanted, keys)
+    partials = of_groups(content.partials, wanted, keys)
     if not partials.num_rows:
         return None
     values: Mapping[str, pa.Table] = {
-        name: _of_groups(table, wanted, keys) for name, table in content.values.items()
+        name: of_groups(table, wanted, keys) for name, table in content.values.items()
     }
     return Content(partials, values)
 

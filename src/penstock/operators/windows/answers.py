@@ -28,6 +28,7 @@ class Answer:
         promised: whether the view's bound can be promised.
         rows: see `rows.window_rows`; of a correction, those that changed.
         replaced: what the revision before said of the groups in `rows`, if anything.
+        withdrawn: whether the rows, as they were published, are rows no more.
     """
 
     view: str
@@ -40,6 +41,7 @@ class Answer:
     promised: bool
     rows: pa.Table
     replaced: pa.Table
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,12 @@ from penstock.operators.hashing import canonical_columns
 from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows.aggregates import SELECTION, lift_values, merge_values
 from penstock.operators.windows.arrival_steps import STEP, Steps
+from penstock.operators.windows.content import Content
 from penstock.operators.windows.event_times import Rows
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.satisfied import Part, Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES
+from penstock.operators.windows.spans import SPAN, longs, united, with_sessions
 from penstock.operators.windows.spreading import SET, spread, spread_values
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _LOOSE_ROWS = 1 << 20
 _SETS_BYTES = 32 << 20
 #: tables of what was spread that are held before they are merged
 _MOST_SPREAD = 8
+#: column of the event times of tuples whose sessions are asked for, microseconds
+_TIME = "time"
 #: in the place of a set's number: nobody has asked for it
 _UNNUMBERED = np.uint32(2**32 - 1)
 
@@ -90,7 +94,7 @@ class Held:
             if values.type != each.type:
                 values = values.cast(each.type)
             columns[name] = values if places is None else values.take(places)
-        table = self._labelled(pa.table(columns), rows)
+        table = self._labelled(pa.table(columns), rows, own)
         self._tuples.append(table)
         self._rows += len(own)
         self._bytes += table.nbytes
@@ -107,13 +111,18 @@ class Held:
             VALUES + name: tables[0] for name, tables in self._values.items()
         }
 
-    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:  # noqa: ARG002
+    def _labelled(self, tuples: pa.Table, rows: Rows | None, times: Rows) -> pa.Table:  # noqa: ARG002
+        """Tuples with what is kept of their rows in the batch or of their event times."""
+        return tuples
+
+    def _grouped(self, tuples: pa.Table) -> pa.Table:
+        """Tuples that are lifted together, with all that tells their groups apart."""
         return tuples
 
     def _lift(self) -> None:
         if not self._tuples:
             return
-        tuples = canonical_columns(pa.concat_tables(self._tuples), self._exact)
+        tuples = self._grouped(canonical_columns(pa.concat_tables(self._tuples), self._exact))
         self._tuples, self._rows, self._bytes = [], 0, 0
         lifted = self.plan.parts.lift(tuples, self._grouping)
         self._partials.append(lifted)
@@ -126,12 +135,41 @@ class Held:
 
     def _merge(self) -> None:
         if len(self._partials) > 1:
-            merged = self.plan.parts.merge(pa.concat_tables(self._partials), self._grouping)
-            self._partials = [merged]
-            for name, tables in self._values.items():
-                self._values[name] = [merge_values(pa.concat_tables(tables), self._grouping)]
+            tables = {name: pa.concat_tables(tables) for name, tables in self._values.items()}
+            merged = self._together(Content(pa.concat_tables(self._partials), tables))
+            self._partials = [merged.partials]
+            self._values = {name: [table] for name, table in merged.values.items()}
         self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
         self._loose = 0
+
+    def _together(self, content: Content) -> Content:
+        """A row for each group."""
+        return content.merged(self.plan.parts, self._grouping)
+
+
+class HeldSessions(Held):
+    """The like of an operator whose groups are sessions: those that the task's tuples make among themselves.
+
+    Args:
+        plan: the operator.
+        gap: of its sessions, microseconds.
+    """
+
+    def __init__(self, plan: PanePlan, gap: int) -> None:
+        super().__init__(plan, has_steps=False)
+        self._gap = gap
+        self._groups = self._grouping
+        self._grouping = [*self._groups, *SPAN]
+
+    def _labelled(self, tuples: pa.Table, rows: Rows | None, times: Rows) -> pa.Table:  # noqa: ARG002
+        return tuples.append_column(_TIME, pa.array(times))
+
+    def _grouped(self, tuples: pa.Table) -> pa.Table:
+        times = longs(tuples, _TIME)
+        return with_sessions(tuples.drop_columns([_TIME]), self.keys, times, self._gap)
+
+    def _together(self, content: Content) -> Content:
+        return united(content, self.plan.parts, self._groups)
 
 
 class HeldBySets(Held):
@@ -195,7 +233,7 @@ class HeldBySets(Held):
             return table
         return self.plan.parts.merge(table, groups) if kind == PARTIALS else merge_values(table, groups)
 
-    def _labelled(self, tuples: pa.Table, rows: Rows | None) -> pa.Table:
+    def _labelled(self, tuples: pa.Table, rows: Rows | None, times: Rows) -> pa.Table:  # noqa: ARG002
         self.set_tuples += tuples.num_rows
         return tuples.append_column(SET, pa.array(self._numbers[rows].astype(np.int32) - 1))
 

@@ -12,7 +12,7 @@ function of the rows, so that a pane that was stored and read goes on as it woul
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, groupby
 
@@ -181,13 +181,20 @@ class Pane:
         if len(self._tables) > loose + _LOOSE_TABLES:
             self._join(loose, [_joined(self._tables[loose:])])
 
-    def merge_arrivals(self, parts: Parts, keys: Sequence[str], apart: Sequence[int]) -> None:
+    def merge_arrivals(
+        self,
+        parts: Parts,
+        keys: Sequence[str],
+        apart: Sequence[int],
+        merge: Callable[[Content], Content] | None = None,
+    ) -> None:
         """Merges arrivals of a pane no window of which has come to its end.
 
         Args:
             parts: what is kept of each group.
             keys: the grouping columns.
             apart: arrivals, ascending; rows that arrived by one of them are kept apart from those that came later.
+            merge: makes one row of the rows of each group; None: of rows with equal keys.
         """
         self.is_ended = False
         arrivals: dict[int, int] = {}
@@ -200,7 +207,8 @@ class Pane:
             if first is None:
                 continue
             low, high = self._place(several[first]), self._place(several[-1] + 1)
-            merged = together(table.content for table in self._tables[low:high]).merged(parts, keys)
+            held = together(table.content for table in self._tables[low:high])
+            merged = held.merged(parts, keys) if merge is None else merge(held)
             content = merged.arrived(several[-1], keys)
             self._replace(low, high, [PaneTable(content, content.arrivals, content.nbytes)])
 

@@ -18,10 +18,10 @@ from penstock.operators.routing.routers import HashRouter
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.event_times import EventTimes, Rows
-from penstock.operators.windows.held_partials import Held, HeldBySets
+from penstock.operators.windows.held_partials import Held, HeldBySets, HeldSessions
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import Envelope
-from penstock.plan.times import BEFORE_ALL
+from penstock.plan.times import BEFORE_ALL, EARLIEST
 from penstock.plan.windows import ALL_TIME
 
 #: rows of an envelope
@@ -57,6 +57,7 @@ class PanePlan:
         parts: what is kept of each pane and group.
         pane: length of a pane, microseconds; that of `ALL_TIME` of running views: their one pane holds every tuple.
         offset: start of one of them.
+        gap: of running views by sessions: how long after its newest tuple a session ends, microseconds.
     """
 
     id: int
@@ -67,6 +68,7 @@ class PanePlan:
     parts: Parts
     pane: int
     offset: int
+    gap: int | None = None
 
     @property
     def is_running(self) -> bool:
@@ -148,10 +150,7 @@ class PaneStage:
             has_steps: whether its tuples have arrival steps.
         """
         self._too_late_before = too_late_before
-        held = (HeldBySets if len(plan.selections) > 1 else Held for plan in self.program.operators)
-        self._held = [
-            make(plan, has_steps=has_steps) for make, plan in zip(held, self.program.operators, strict=True)
-        ]
+        self._held = [_held(plan, has_steps=has_steps) for plan in self.program.operators]
         #: tuples each of the program's `members` lost to an expression that raised
         self.raised = np.zeros(len(self.program.members), np.int64)
         #: tuples aggregated by their set of conditions, and partials by set
@@ -178,9 +177,14 @@ class PaneStage:
             first, member = member, member + max(1, len(held.plan.selections))
             for rows in held.select(satisfied):
                 kept = self._kept(held, rows, batch, times, self.raised[first:member])
-                if in_time is not None and too_late is not None and not held.plan.is_running:
-                    too_late[_those(kept, ~in_time)] = True
-                    kept = _those(kept, in_time)
+                good = in_time
+                if held.plan.gap is not None and times.has_early:
+                    good = times.values >= EARLIEST
+                elif held.plan.is_running:
+                    good = None
+                if good is not None and too_late is not None:
+                    too_late[_those(kept, ~good)] = True
+                    kept = _those(kept, good)
                 held.add(batch, times.values, kept, steps)
         return too_late if too_late is not None and too_late.any() else None
 
@@ -192,13 +196,13 @@ class PaneStage:
         times: EventTimes,
         raised: npt.NDArray[np.int64],
     ) -> Rows | None:
-        """Those of some rows of which no expression raised; in windows, with usable event times in the program's span."""
+        """Those of some rows of which no expression raised; in windows and sessions, with usable event times in the program's span."""
         for name in held.plan.raising:
             own = batch.column(name).to_numpy(zero_copy_only=False)
             if own.any():
                 raised += held.count(rows, own)
                 rows = _those(rows, ~own)
-        if held.plan.is_running:
+        if held.plan.is_running and held.plan.gap is None:
             return rows
         if times.usable is not None:
             rows = _those(rows, times.usable)
@@ -227,6 +231,13 @@ class PaneStage:
                         for start in range(0, own.num_rows, _ENVELOPE_ROWS)
                     ]
         return found
+
+
+def _held(plan: PanePlan, *, has_steps: bool) -> Held:
+    """What holds the tuples of an operator."""
+    if plan.gap is not None:
+        return HeldSessions(plan, plan.gap)
+    return (HeldBySets if len(plan.selections) > 1 else Held)(plan, has_steps=has_steps)
 
 
 def _those(rows: Rows | None, good: npt.NDArray[np.bool_]) -> Rows:

@@ -51,6 +51,19 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What is kept of the sessions of running views by sessions, microseconds.
+
+    Attributes:
+        gap: how long after its newest tuple a session ends.
+        history: how long final sessions stay in the state, by the clock.
+    """
+
+    gap: int
+    history: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunningPlan:
     """Running views answered by one operator.
 
@@ -61,6 +74,7 @@ class RunningPlan:
         arguments: (name, type) of the columns of the parts.
         time: the argument whose largest value is when a group was touched last; None: groups stay for good.
         ttl: how far behind the newest event time a group leaves the state, microseconds.
+        session: the sessions that the rows are; None: the rows are groups.
     """
 
     id: int
@@ -69,6 +83,7 @@ class RunningPlan:
     arguments: tuple[tuple[str, pa.DataType], ...]
     time: str | None = None
     ttl: int | None = None
+    session: SessionPlan | None = None
 
     @property
     def keys(self) -> list[str]:

@@ -114,12 +114,14 @@ def _window(declared: Declared, name: str) -> BoundWindow | None:
 
 
 def _key(bound: BoundWindow) -> tuple[str, ...] | None:
-    """The columns of a window view that are its group keys and its window, of a running view its group keys.
+    """The columns of a window view that are its group keys and its window, of a running view its group keys and its session.
 
     None where the SELECT list lacks one, or there is none.
     """
     outputs = {each.expression: each.name for each in reversed(bound.outputs)}
     keys = [f"_k{number}" for number in range(len(bound.plan.keys))]
+    if bound.plan.gap is not None:
+        keys += [WINDOW_NAME] if WINDOW_NAME in outputs else [f"{WINDOW_NAME}.start", f"{WINDOW_NAME}.end"]
     if bound.plan.is_running:
         has_all = bool(keys) and all(each in outputs for each in keys)
         return tuple(outputs[each] for each in keys) if has_all else None

@@ -27,6 +27,8 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
             kept = "its state grows with its groups"
             if operator.ttl is not None:
                 kept = f"a group leaves the state after {operator.ttl / 1e6:g} s of event time without tuples"
+            if operator.session is not None:
+                kept = f"a session leaves the state {operator.session.history / 1e6:g} s after it is final"
             lines.append(f"  running group {plan.id}{keys}: {kept}")
             lines += [
                 f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views
@@ -43,12 +45,17 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
 
 
 def state_words(name: str, query: Query) -> str | None:
-    """What bounds the state of a running view, and what is promised of its groups; None of one row, and of one without state.
+    """What bounds the state of a running view, and what is promised of its groups or sessions; None of one row, and of one without state.
 
     Args:
         name: the view's name.
         query: its query, flattened.
     """
+    if isinstance(query, WindowQuery) and query.gap is not None:
+        return (
+            f"the state of view {name} keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
+            "have left the state are left out and counted (left_out)."
+        )
     if not isinstance(query, WindowQuery) or not query.keys or query.over is not None:
         return None
     ttl = query.hints.state_ttl
@@ -80,7 +87,8 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     having = "" if view.having is None else f"; HAVING {view.having}"
     if view.plan.is_running:
         again = " computed again from all rows of that view at each change;" if is_derived else ""
-        return f"running results;{again} {aggregates or 'no aggregate'}{having}"
+        sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"
+        return f"running results{sessions};{again} {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
     if is_derived:
         return told

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
-from penstock.operators.windows.shard import OperatorPlan, RunningPlan, WindowProgram
+from penstock.operators.windows.shard import OperatorPlan, RunningPlan, SessionPlan, WindowProgram
 from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.windows import ALL_TIME, Aggregate, WindowPlan
 from penstock.settings import Settings
@@ -88,7 +88,7 @@ def sharing(
         own: tuple[object, ...]
         own = bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound)
         if query.is_running:
-            own += query.hints.state_ttl, query.hints.backfill
+            own += query.hints.state_ttl, query.hints.backfill, query.gap
         is_whole = bound.condition is None or query.is_running
         known = of_conditions.setdefault((own, bound.condition), [])
         aggregates = set(bound.plan.aggregates)
@@ -192,7 +192,10 @@ def compile_windows(
         if plan.is_running:
             kept = tuple((argument.name, argument.type) for argument in plan.arguments)
             time = next((argument.name for argument in plan.arguments if argument.column == touched), None)
-            running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_]))
+            session = (
+                None if plan.gap is None else SessionPlan(plan.gap, int(settings.history_seconds * _SECOND))
+            )
+            running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_], session))
             continue
         begun = members[0][0].beginning
         floors = tuple(
@@ -286,13 +289,14 @@ def _operator(
         parts=Parts.of([*(aggregate for view in views for aggregate in view.aggregates), *kept]),
         pane=pane,
         offset=first.windows.start % pane,
+        gap=first.gap,
     )
     return plan, views
 
 
 def _time(every: Sequence[BoundWindow], derived: Mapping[str, Derived], event_time: str | None) -> str | None:
-    """The one event time of all views with windows; of running views alone that of the stream."""
-    bound = [each for each in every if not each.plan.is_running]
+    """The one event time of all views with windows or sessions; of other views alone that of the stream."""
+    bound = [each for each in every if each.plan.time]
     if not bound:
         return event_time
     time = bound[0].plan.time

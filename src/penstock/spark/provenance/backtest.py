@@ -238,7 +238,7 @@ def _window_rows(read: _Read, name: str, flat: WindowQuery) -> DataFrame:
     conditions = [f"_{number}" for number in range(1 + len(flat.outputs), len(groups.columns))]
     kept = reduce(DataFrame.where, map(F.col, conditions), groups)
     own = [F.col(f"_{number}").alias(each) for number, each in enumerate(written, 1)]
-    of = F.lit(None) if flat.is_running else F.col("_0.start")
+    of = F.col("_0.start") if flat.time else F.lit(None)
     return kept.select(*own, of.cast("string").alias(_OF))
 
 

@@ -138,6 +138,9 @@ def _whole(
     if isinstance(flat, WindowQuery) and flat.is_running:
         note = (
             "The view has no window: it counts every tuple that its conditions keep, whatever the event time."
+            if flat.gap is None
+            else f"The tuple opens or extends a session of its keys, for {flat.gap / 1e6:g} s from its event time. Without a "
+            "usable event time it is in no session."
         )
         return replace(told, notes=(*told.notes, note))
     if isinstance(flat, WindowQuery):

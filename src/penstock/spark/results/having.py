@@ -79,7 +79,9 @@ class GroupCondition:
         op = rows.schema.field(OP)
         told = pc.if_else(now, rows.column(OP), pa.scalar(DELETE, op.type))
         rows = rows.set_column(rows.column_names.index(OP), op, told)
-        return KeptGroups(rows.drop_columns(BEFORE), places, passes.astype(np.int8) - passed)
+        is_row = pc.not_equal(raw.column(OP), DELETE).to_numpy()
+        more = np.where(is_row, passes.astype(np.int8), -passes.astype(np.int8)) - passed
+        return KeptGroups(rows.drop_columns(BEFORE), places, more)
 
     def _holds(self, groups: pa.Table) -> Bools:
         columns = [groups.column(name) for name in self._columns]

@@ -39,6 +39,7 @@ from penstock.spark.results.window_schemas import (
     require_readable,
     result_parts,
     result_schema,
+    row_type,
 )
 from penstock.spark.results.window_staging import StagedResults, raw_schema, written
 from penstock.spark.storage.layout import Layout
@@ -182,10 +183,10 @@ def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFram
     if view.having is not None:
         raw = _kept(spark, view, view.having, raw)
     own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
-    row = F.struct(
-        *(F.col(f"_w.{part.name}").alias(part.name) for part in view.window_type),
-        *(F.col(f"_k{number}").alias(f"k{number}") for number in range(len(view.plan.keys))),
-    )
+    parts = [f"_w.{part.name}" for part in view.window_type]
+    parts += [f"_k{number}" for number in range(len(view.plan.keys))]
+    names = [part.name for part in row_type(view)]
+    row = F.struct(*(F.col(part).alias(name) for part, name in zip(parts, names, strict=True)))
     marks = mark_names([output.name for output in view.outputs])
     change = [F.col(_CHANGE)] if view.having is not None else []
     return raw.select(
@@ -215,8 +216,9 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
     ]
     keys = [f"_k{number}" for number in range(len(view.plan.keys))]
     marks = [name for name in MARKS.names if name != OP]
-    op = F.when(F.col(_PASSES), F.lit(UPSERT)).otherwise(F.lit(DELETE)).alias(OP)
-    change = (F.col(_PASSES).cast("int") - F.col(_PASSED).cast("int")).alias(_CHANGE)
+    op = F.when(F.col(_PASSES), F.col(OP)).otherwise(F.lit(DELETE)).alias(OP)
+    more = F.when(F.col(OP) == DELETE, -1).otherwise(1) * F.col(_PASSES).cast("int")
+    change = (more - F.col(_PASSED).cast("int")).alias(_CHANGE)
     changed = told.select("_w", *keys, *aggregates, *marks, op, change)
     if any(each.function == "approx_percentile" for each in view.plan.aggregates):
         # of a large group a second estimate differs: what the first one was is not known any more

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from penstock.errors import DamagedError, UnknownNameError
+from penstock.operators.windows.spans import SESSION_START, SPAN
 from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import spark_schema, spark_type
@@ -42,7 +43,8 @@ MARKS = pa.schema(
 )
 #: how columns of a published file are called, by what they are: behind a view's own, one of which may be called so itself
 MarkNames = Mapping[str, str]
-#: the last column, a struct of the window's `start` and `end`, of a running view WHOLE, and the keys `k0`, `k1` ...: which row this is
+#: the last column, a struct of the window's `start` and `end`, of a running view WHOLE or SPAN, and the keys `k0`, `k1` ...: which row
+#: this is
 ROW = "_row"
 #: revisions of final windows begin here, plus the number of the batch that brought late tuples
 FIRST_REVISION = 1_000_000
@@ -240,7 +242,7 @@ def whole_operators(results: PublishedBatches) -> set[int]:
 
 def is_running_row(names: Sequence[str]) -> bool:
     """Whether ROW, by the names of its parts, is that of a running view."""
-    return names[0] == WHOLE
+    return names[0] in (WHOLE, SESSION_START)
 
 
 def newest_by(order: Sequence[str], row: Sequence[str]) -> list[str]:
@@ -284,7 +286,8 @@ def result_schema(view: BoundWindow) -> pa.Schema:
 def row_type(view: BoundWindow) -> pa.StructType:
     """The type of ROW."""
     keys = [(f"k{number}", kind) for number, (_, kind) in enumerate(view.plan.keys)]
-    return pa.struct([*((part.name, part.type) for part in view.window_type), *keys])
+    names = [part.name for part in view.window_type] if view.plan.gap is None else SPAN
+    return pa.struct([*zip(names, (part.type for part in view.window_type), strict=True), *keys])
 
 
 def has_plain_outputs(view: BoundWindow) -> bool:

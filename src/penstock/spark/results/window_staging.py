@@ -21,12 +21,14 @@ import pyarrow.parquet as pq
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
+from penstock.operators.windows.spans import SPAN
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.results.having import group_condition, is_plain
 from penstock.spark.results.window_schemas import (
     BEFORE,
     COVERAGE,
+    DELETE,
     FINAL,
     FIRST_REVISION,
     MARKS,
@@ -279,7 +281,9 @@ class ResultStage:
             said = SaidWindows(rows=count, overflowed=overflowed[last] - overflowed[first])
             for answer in own:
                 if view.plan.is_running:
-                    said.revised_rows += answer.replaced.num_rows
+                    said.revised_rows += (
+                        answer.replaced.num_rows + 2 * answer.withdrawn * answer.rows.num_rows
+                    )
                 else:
                     said.note(answer)
             if kept is not None:
@@ -380,7 +384,11 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
     told: list[Sequence[Any]] = [[answer.start for answer in answers], [answer.end for answer in answers]]
     if view.plan.is_running:
         told = [[True] * len(answers)]
-    parts = [of_each(values, part.type) for values, part in zip(told, view.window_type, strict=True)]
+    if view.plan.gap is None:
+        parts = [of_each(values, part.type) for values, part in zip(told, view.window_type, strict=True)]
+    else:
+        spans = (rows.column(name).combine_chunks() for name in SPAN)
+        parts = [span.cast(part.type) for span, part in zip(spans, view.window_type, strict=True)]
     columns = {"_w": pa.StructArray.from_arrays(parts, fields=list(view.window_type))}
     columns |= {f"_k{number}": rows.column(name) for number, name in enumerate(keys)}
     aggregates = [f"_a{number}" for number in range(len(view.plan.aggregates))]
@@ -390,11 +398,12 @@ def raw_rows(view: BoundWindow, answers: Sequence[Answer], rows: pa.Table) -> pa
         COVERAGE: [answer.coverage for answer in answers],
         SLACK: [answer.slack / _SECOND for answer in answers],
         FINAL: [answer.final for answer in answers],
-        OP: [UPSERT] * len(answers),
+        OP: [DELETE if answer.withdrawn else UPSERT for answer in answers],
     }
     columns |= {mark.name: of_each(marks[mark.name], mark.type) for mark in MARKS}
     if view.having is not None:
-        columns[BEFORE] = pa.chunked_array([_before(answer, keys, aggregates) for answer in answers])
+        row = keys if view.plan.gap is None else [*keys, *SPAN]
+        columns[BEFORE] = pa.chunked_array([_before(answer, row, aggregates) for answer in answers])
     return pa.table(columns)
 
 

@@ -16,11 +16,13 @@ UNIT_MICROSECONDS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-#: what may stand where a length of time is expected
-ALLOWED_LENGTHS = (
+#: what may stand where the gap of sessions is expected
+ALLOWED_GAPS = (
     "a string of weeks, days, hours, minutes, seconds, milliseconds and microseconds such as '1 hour' or "
-    "'1 minute 30 seconds', or a whole number of microseconds"
+    "'1 minute 30 seconds'"
 )
+#: what may stand where a length of time is expected
+ALLOWED_LENGTHS = f"{ALLOWED_GAPS}, or a whole number of microseconds"
 
 _PART = re.compile(
     rf"\s*(?P<sign>[+-])?\s*(?P<whole>\d+)(?P<fraction>\.\d{{1,9}})?\s+(?P<unit>{'|'.join(UNIT_MICROSECONDS)})s?"

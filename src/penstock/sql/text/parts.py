@@ -24,6 +24,10 @@ ALLOWED_RUNNING = (
     "Allowed in a running view: SELECT keys, aggregates FROM one table or view WHERE condition GROUP BY keys HAVING "
     "condition; or SELECT DISTINCT expressions."
 )
+ALLOWED_SESSION = (
+    "Allowed in a session view: SELECT keys, session_window, aggregates FROM one table or selection view WHERE condition GROUP BY "
+    "keys, session_window(time, 'gap') HAVING condition."
+)
 ALLOWED_OVER_WINDOWS = (
     "Allowed over a window view: SELECT scalar expressions FROM the view WHERE condition; or aggregates, with "
     "GROUP BY a window over the window of the view."

@@ -110,7 +110,7 @@ class WindowBinder:
             SqlError: anything else that Spark refuses. In all cases with the place underlined.
         """
         self._refuse_shadowed(query)
-        time = None if query.is_running else self._time(query)
+        time = self._time(query) if query.time else None
         keys = self._keys(query)
         arguments = self._arguments(query)
         results = self._results(query, arguments, users)
@@ -147,6 +147,7 @@ class WindowBinder:
             ),
             _bound(query),
             slack=query.hints.slack,
+            gap=query.gap,
         )
         calls = (
             UserCall(users[call.function].name, tuple(names[each] for each in own), result)
@@ -172,7 +173,8 @@ class WindowBinder:
         (time,) = self._typed([(query.time, query.time_clause)])
         kind = time.type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
-            message = f"window() needs a TIMESTAMP as its time; this is {spark_name(kind)}. Declare the column TIMESTAMP, or set event_time_format."
+            function = "window" if query.gap is None else "session_window"
+            message = f"{function}() needs a TIMESTAMP as its time; this is {spark_name(kind)}. Declare the column TIMESTAMP, or set event_time_format."
             raise query.time_clause.error(TypeMismatchError, message, 0, len(query.time_clause.text))
         return time
 

@@ -1,4 +1,4 @@
-"""Calls of `window(time, size[, slide[, start]])`."""
+"""Calls of `window(time, size[, slide[, start]])` and `session_window(time, gap)`."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.plan.windows import Windows
+from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.intervals import ALLOWED_LENGTHS, microseconds_of
+from penstock.sql.text.intervals import ALLOWED_GAPS, ALLOWED_LENGTHS, microseconds_of
 from penstock.sql.text.lexing import arguments, is_call, spelling
 
+_FUNCTIONS = ("window", "session_window")
 _ARGUMENTS = ("size", "slide", "start time")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """One call of `window`.
+    """One call of `window` or `session_window`.
 
     Attributes:
+        name: that of the function, in lower case.
         time: the event time, where it was written.
-        windows: which windows.
+        windows: which windows; `ALL_TIME` of sessions.
         clause: the call.
         identity: what two calls for the same windows have in common.
+        gap: of sessions, microseconds.
     """
+
+    name: str
 
     time: Clause
     windows: Windows
     clause: Clause
     identity: tuple[object, ...]
+    gap: int | None = None
 
 
 def is_window(tokens: Sequence[Token], position: int) -> bool:
-    """Whether `window` is called there."""
-    return is_call(tokens, position) and tokens[position].text.lower() == "window"
+    """Whether `window` or `session_window` is called there."""
+    return is_call(tokens, position) and tokens[position].text.lower() in _FUNCTIONS
 
 
 def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple[WindowCall, int]:
@@ -44,23 +50,25 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
     Args:
         clause: the text the tokens come from.
         tokens: those of the clause.
-        position: of the word `window`.
+        position: of the function's name.
 
     Returns:
         The call, and the position after it.
 
     Raises:
-        SqlError: a number of arguments, or a length of time, that `window` does not take.
+        SqlError: a number of arguments, or a length of time, that the function does not take.
+        UnsupportedError: a length of time that is computed.
     """
     found, end = arguments(tokens, position + 1)
     start = tokens[position].start
     call = Clause(clause.text[start : tokens[end - 1].end + 1], clause.script, clause.start + start)
+    if tokens[position].text.lower() == "session_window":
+        return _sessions(clause, tokens, found, call), end
     if not 2 <= len(found) <= 4:
         message = f"window takes (time, size[, slide[, start time]]), not {len(found)} arguments."
         raise call.error(SqlError, message, 0, len(call.text))
     first, last = found[0]
-    offset = tokens[first].start
-    time = Clause(clause.text[offset : tokens[last - 1].end + 1], clause.script, clause.start + offset)
+    time = _argument(clause, tokens, found[0])
     lengths: list[int] = []
     for what, (begin, stop) in zip(_ARGUMENTS, found[1:], strict=False):
         place = tokens[begin].start, tokens[stop - 1].end + 1
@@ -76,4 +84,28 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
         lengths.append(length)
     size, slide = lengths[0], (lengths[1:2] or lengths)[0]
     windows = Windows(size, slide, lengths[2] % slide if len(lengths) == 3 else 0)
-    return WindowCall(time, windows, call, (*spelling(tokens[first:last]), windows)), end
+    return WindowCall("window", time, windows, call, (*spelling(tokens[first:last]), windows)), end
+
+
+def _sessions(
+    clause: Clause, tokens: Sequence[Token], found: Sequence[tuple[int, int]], call: Clause
+) -> WindowCall:
+    """A call of `session_window` with some arguments."""
+    if len(found) != 2:
+        message = f"session_window takes (time, gap), not {len(found)} arguments."
+        raise call.error(SqlError, message, 0, len(call.text))
+    gap = _argument(clause, tokens, found[1])
+    length = microseconds_of(gap.text) if gap.text[-1:] in ("'", '"') else None
+    if length is None:
+        message = f"A session window's gap must be a constant: {ALLOWED_GAPS}."
+        raise gap.error(UnsupportedError, message, 0, len(gap.text))
+    if length <= 0:
+        raise gap.error(SqlError, "A session window's gap must be above 0.", 0, len(gap.text))
+    identity = (*spelling(tokens[slice(*found[0])]), length)
+    return WindowCall("session_window", _argument(clause, tokens, found[0]), ALL_TIME, call, identity, length)
+
+
+def _argument(clause: Clause, tokens: Sequence[Token], place: tuple[int, int]) -> Clause:
+    """The text of an argument, where it was written."""
+    start = tokens[place[0]].start
+    return Clause(clause.text[start : tokens[place[1] - 1].end + 1], clause.script, clause.start + start)

@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, tokenize
-from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_RUNNING
+from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_RUNNING, ALLOWED_SESSION
 from penstock.sql.windows.group_expressions import in_parentheses
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
@@ -34,6 +34,7 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
         place = query.source_clause
         message = f"{query.source} is a running view; an aggregation over it is not supported yet. {ALLOWED_RUNNING}"
         raise place.error(UnsupportedError, message, 0, len(place.text))
+    _refuse_sessions(query, "window view")
     if below.over is not None:
         place, kind = query.source_clause, "window view"
         if isinstance(below.over, BeneathJoin):
@@ -79,8 +80,9 @@ def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
         kind: what it is over, in words.
 
     Raises:
-        UnsupportedError: its windows are over no column of the view, or it has hints.
+        UnsupportedError: its windows are over no column of the view, or are sessions, or it has hints.
     """
+    _refuse_sessions(query, kind)
     _refuse_hints(
         query,
         f"Hints are not supported over {kind} {query.source} yet. Remove the hint.",
@@ -94,6 +96,13 @@ def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
         message = f"A window over {kind} {query.source} needs a column of it that is the event time of one of its streams."
         raise place.error(UnsupportedError, message, 0, len(place.text))
     return replace(query, over=BeneathJoin(name, kind))
+
+
+def _refuse_sessions(query: WindowQuery, kind: str) -> None:
+    if query.gap is not None:
+        place = query.window_clause
+        message = f"Sessions over {kind} {query.source} are not supported yet. {ALLOWED_SESSION}"
+        raise place.error(UnsupportedError, message, 0, len(place.text))
 
 
 def _refuse_hints(query: WindowQuery, message: str) -> None:

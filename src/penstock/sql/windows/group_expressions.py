@@ -24,7 +24,6 @@ from penstock.sql.windows.calls import WindowCall, is_window, read_window
 from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 
 _REFUSED_CALLS = {
-    "session_window": "session_window() is not supported yet",
     "window_time": "window_time() is not supported yet",
     "struct": "struct() is not supported here; use named_struct()",
     **dict.fromkeys(
@@ -115,9 +114,8 @@ class GroupExpressions:
                 replaced.append((start, tokens[position - 1].end + 1, name))
                 continue
             if column is not None:
-                is_window_name = (
-                    self._window is not None and column.name.upper() == "WINDOW" and not column.is_qualified
-                )
+                window_name = None if self._window is None or column.is_qualified else self._window.name
+                is_window_name = column.name.lower() == window_name
                 found = alias or (WINDOW_NAME if is_window_name else None)
                 if found is not None:
                     replaced.append((start, column.end, found))
@@ -220,7 +218,7 @@ def refuse_call(
         allowed: what may stand there, for messages.
 
     Raises:
-        UnsupportedError: a window function, session_window, a table-generating function or `struct`.
+        UnsupportedError: a window function, a table-generating function or `struct`.
     """
     token = tokens[position]
     what = _REFUSED_CALLS.get(token.text.lower()) if is_call(tokens, position) else None

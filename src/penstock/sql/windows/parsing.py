@@ -11,7 +11,7 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ALL_TIME
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, spelling, tokenize
-from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_WINDOW, Item, Parts
+from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
 from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
 from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
@@ -62,7 +62,7 @@ class _WindowParser:
         window = self._window(groupings)
         place = parts.group_by_keyword or parts.distinct or parts.having or parts.items[0].clause
         keys = self._keys(groupings)
-        self._check_kind(is_running=window is None, has_keys=bool(keys))
+        self._check_kind(window, has_keys=bool(keys))
         rewriter = GroupExpressions(window, keys, parts.source, self.users)
         aliases: dict[str, str] = {}
         named: dict[str, str] = {}
@@ -96,6 +96,7 @@ class _WindowParser:
             having=having,
             conditions=() if parts.where is None else (parts.where,),
             hints=parts.hints,
+            gap=None if window is None else window.gap,
         )
 
     def _check_hints(self) -> None:
@@ -110,10 +111,13 @@ class _WindowParser:
             )
             raise SqlError(message, script, *hints.places["BACKFILL"])
 
-    def _check_kind(self, *, is_running: bool, has_keys: bool) -> None:
+    def _check_kind(self, window: WindowCall | None, *, has_keys: bool) -> None:
         """Refuses hints that are about windows in a running view, and those about its state in a window view."""
+        is_running = window is None
         for name, place in self.parts.hints.places.items():
-            if is_running and name in _OF_WINDOWS:
+            if window is not None and window.gap is not None and name in (*_OF_WINDOWS, "STATE_TTL"):
+                message = f"{name} is not supported for sessions; their only hint is BACKFILL. Remove the hint. {ALLOWED_SESSION}"
+            elif is_running and name in _OF_WINDOWS:
                 message = f"{name} needs a window in GROUP BY; this view has none. {ALLOWED_WINDOW}"
             elif not is_running and name == "STATE_TTL":
                 message = f"STATE_TTL is for a view without a window; windows leave the state as they become final. Remove the hint. {ALLOWED_RUNNING}"
@@ -138,8 +142,9 @@ class _WindowParser:
         if text == "*":
             message = f"`*` is not supported in an aggregation. Name the columns. {ALLOWED_WINDOW}"
             raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
-        if (item.alias or "").upper() == "WINDOW" and not _is_window_alone(item.expression):
-            message = "The name window is reserved for the window itself; choose another name."
+        name = (item.alias or "").lower()
+        if name in ("window", "session_window") and _window_alone(item.expression) != name:
+            message = f"The name {name} is reserved for the window itself; choose another name."
             raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
 
     def _grouping(self, entry: Clause) -> _Grouping:
@@ -152,10 +157,9 @@ class _WindowParser:
             for item in self.parts.items:
                 if item.alias is not None and item.alias.upper() == name:
                     return _Grouping(item.expression, entry)
-            if name == "WINDOW":
-                for item in self.parts.items:
-                    if _is_window_alone(item.expression):
-                        return _Grouping(item.expression, entry)
+            for item in self.parts.items:
+                if _window_alone(item.expression) == name.lower():
+                    return _Grouping(item.expression, entry)
         return _Grouping(entry, entry)
 
     def _item_at(self, entry: Clause) -> Item:
@@ -234,15 +238,19 @@ def _tokens(clause: Clause) -> list[Token]:
     return tokenize(clause.text, clause.start, clause.script)
 
 
-def _is_window_alone(clause: Clause) -> bool:
+def _window_alone(clause: Clause) -> str | None:
+    """The function's name, where a clause is a window and nothing else."""
     tokens = _tokens(clause)
-    return is_window(tokens, 0) and read_window(clause, tokens, 0)[1] == len(tokens)
+    if not is_window(tokens, 0):
+        return None
+    call, end = read_window(clause, tokens, 0)
+    return call.name if end == len(tokens) else None
 
 
 def _own_name(clause: Clause) -> str | None:
     """The name that Spark gives a column, field or window without an alias; None for other expressions."""
-    if _is_window_alone(clause):
-        return "window"
+    if (window := _window_alone(clause)) is not None:
+        return window
     tokens = _tokens(clause)
     names = tokens[::2]
     dots = tokens[1::2]

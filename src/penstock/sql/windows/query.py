@@ -93,7 +93,7 @@ class WindowQuery:
     Attributes:
         source: name after FROM.
         source_clause: where that name was written.
-        time: Spark SQL text of the event time; "" of a running view.
+        time: Spark SQL text of the event time; "" of a running view whose rows are groups.
         time_clause: where it was written.
         windows: which windows; a negative or large start time is brought into [0, slide). `ALL_TIME` of a running view.
         window_clause: the call of `window` in GROUP BY, or in the SELECT list if GROUP BY names that; of a running view where
@@ -112,6 +112,7 @@ class WindowQuery:
         over: of an aggregation over a window or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
         inner: the UNION ALL in FROM, whose name `source` is; None: FROM names a table or view.
         hints: Penstock's hints.
+        gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
     """
 
     source: str
@@ -131,10 +132,11 @@ class WindowQuery:
     over: Beneath | BeneathJoin | None = None
     inner: UnionQuery | None = None
     hints: Hints = field(default_factory=Hints)
+    gap: int | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether it is an aggregation without a window."""
+        """Whether it is an aggregation without a window, or by sessions."""
         return self.windows == ALL_TIME
 
     @property

@@ -45,13 +45,15 @@ class QueryTexts:
         self._list((each.expression, each.clause) for each in (*query.outputs, *query.having))
         windows = query.windows
         window = f"window({query.time}, {windows.size}, {windows.slide}, {windows.start})"
-        if query.is_running:
+        if query.gap is not None:
+            window = f"session_window({query.time}, '{query.gap} microseconds')"
+        elif query.is_running:
             window = f"named_struct('{WHOLE}', TRUE)"
         columns = [f"{window} AS {WINDOW_NAME}"]
         columns += [f"({key.expression}) AS {key.name}" for key in query.keys]
         columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
         groups = ", ".join(
-            [*([] if query.is_running else [window]), *(f"({key.expression})" for key in query.keys)]
+            [*([window] if query.time else []), *(f"({key.expression})" for key in query.keys)]
         )
         grouped = f"\nGROUP BY {groups}" if groups else ""
         self._add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}{grouped})")

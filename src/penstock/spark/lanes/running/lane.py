@@ -28,6 +28,7 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of, running_of
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.window_staging import ViewCounts
 
 #: a cut whose shards took no longer is light: others may share its job
 _LIGHT_SECONDS = 0.1
@@ -85,12 +86,18 @@ class RunningLane(CutLane):
         staged = [each for report in reports for each in report.results]
         ready, counts = made(self.context.spark, self.jobs, staged, self._views, store)
         now = ListedState(last.plan, tuple(tuple(report.state) for report in reports))
-        own = {plan.id for plan in self._programs.of(last.plan).program.running}
+        running = self._programs.of(last.plan).program.running
+        own = {plan.id for plan in running}
+        views: dict[str, dict[str, Any]] = {view: asdict(said) for view, said in counts.items()}
+        for plan in running:
+            if left_out := sum(report.left_out.get(plan.id, 0) for report in reports):
+                for view in plan.views:
+                    views.setdefault(view.name, asdict(ViewCounts()))["left_out"] = left_out
         return CutAnswer(
             staged=ready,
             figures={
                 "answered": last.batch,
-                "views": {view: asdict(said) for view, said in counts.items()},
+                "views": views,
                 "whole": sorted({each for entry in entries for each in entry.whole} & own),
             },
             puts={self._states.place: self._states.document(cut.number, now)},

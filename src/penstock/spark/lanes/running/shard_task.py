@@ -6,12 +6,13 @@ pieces that it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter
 
+from penstock.operators.running.sessions import Moment
 from penstock.operators.running.shard import RunningRecord, RunningShard
-from penstock.operators.windows.shard import WindowProgram
+from penstock.operators.windows.shard import Envelope, WindowProgram
 from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, StoredChange
 from penstock.spark.lanes.windows.shard_task import ShardCell
@@ -23,8 +24,6 @@ from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.layout import Layout
 
 _KEPT_SHARDS = 64
-#: an operator's groups lie in one pane
-_PANE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class RunningReport:
         state_bytes: bytes of the state file that it wrote.
         rows: rows of its state.
         restored: whether it was read from the state.
+        left_out: by operator the tuples whose sessions have left the state.
         seconds: wall time.
     """
 
@@ -45,15 +45,17 @@ class RunningReport:
     state_bytes: int
     rows: int
     restored: bool
+    left_out: Mapping[int, int]
     seconds: float
 
 
 @dataclass(slots=True)
 class _Held:
-    """A shard that a worker has decoded, with the files of its state."""
+    """A shard that a worker has decoded, with the files of its state, and the panes that these have or had."""
 
     state: tuple[StateFile, ...]
     shard: RunningShard
+    places: Set[tuple[int, int]]
 
 
 #: (folder of states, shard) -> as this worker had it last
@@ -95,45 +97,51 @@ class RunningTask:
         if held is None or is_restored:
             shard, before = _restored(cell, states, program.program, held)
         else:
-            shard, before = held.shard, held.shard.operators
+            shard, before = held.shard, held.places
         reader = EnvelopeReader(LogReader(self.layout.log(self.stream)), cell.number)
-        records = [
-            RunningRecord(entry.number, entry.newest, entry.ended, reader.of(entry)) for entry in self.entries
-        ]
+        records = [_record(entry, reader.of(entry)) for entry in self.entries]
         stage = ResultStage(self.store, self.store.scratch, cell.number, program.views.__getitem__)
         for operator, answer in shard.process(program.program, records):
             stage.add(operator, answer)
         results = stage.close()
-        changes = {(each, _PANE): StoredChange(0, ()) for each in before - shard.operators}
-        for operator, kept, pieces in shard.take_changes():
-            changes[operator, _PANE] = StoredChange(kept, pieces)
+        changes = {place: StoredChange(0, ()) for place in before if place[0] not in shard.operators}
+        for operator, pane, kept, pieces in shard.take_changes():
+            changes[operator, pane] = StoredChange(kept, pieces)
         stem = f"{self.cut:010d}-{cell.number:05d}"
         state = states.write(cell.state, stem, changes, shard.scalars())
         if len(_held) >= _KEPT_SHARDS:
             _held.pop(next(iter(_held)))
-        _held[key] = _Held(tuple(state), shard)
+        places = {place for place in before | changes.keys() if place[0] in shard.operators}
+        _held[key] = _Held(tuple(state), shard, places)
         return RunningReport(
             results=results,
             state=state,
             state_bytes=state[-1].size,
             rows=shard.rows,
             restored=is_restored and bool(cell.state),
+            left_out=shard.take_left_out(),
             seconds=perf_counter() - began,
         )
 
 
+def _record(entry: Entry, envelopes: Sequence[Envelope]) -> RunningRecord:
+    """What an entry brings to a shard; late partials of earlier batches say nothing of time."""
+    steps = entry.steps or (entry,)
+    moments = [Moment(each.newest, each.delays) for each in steps]
+    return RunningRecord(entry.number, entry.newest, entry.ended, envelopes, moments, entry.clock)
+
+
 def _restored(
     cell: ShardCell, states: StateFiles, program: WindowProgram, held: _Held | None
-) -> tuple[RunningShard, Set[int]]:
-    """The shard before the cut, and the operators that its files have: also those that are gone from the program.
+) -> tuple[RunningShard, Set[tuple[int, int]]]:
+    """The shard before the cut, and the operators and panes that its files have: also those that are gone from the program.
 
     What the worker has decoded of it before is taken over, piece by piece.
     """
     if not cell.state:
         return RunningShard(cell.number), frozenset()
     places = states.places(cell.state)
-    panes = states.panes(cell.state, places)
-    pieces = {operator: own for (operator, _), own in panes.items()}
+    pieces = states.panes(cell.state, places)
     older = None if held is None else held.shard
     shard = RunningShard.restored(cell.number, states.scalars(cell.state[-1]), pieces, program, older)
     return shard, pieces.keys()

@@ -1,0 +1,340 @@
+"""The sessions of running views in one shard: what tuples change of them, when they are final, and what is stored.
+
+Open sessions lie in one pane, final ones in another. Both hold partials of parts of sessions, which are united when they are read.
+A session is final once event time has passed its end by the horizon, and leaves the state when it has been final for long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.running.groups import of_groups, where
+from penstock.operators.running.kept import KeptRows
+from penstock.operators.windows.aggregates import ROWS
+from penstock.operators.windows.answers import Answer
+from penstock.operators.windows.clocks import Clocks, StreamTime
+from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.grouping import shared_codes
+from penstock.operators.windows.pane import PaneTable
+from penstock.operators.windows.rows import differences, lowered
+from penstock.operators.windows.shard import RunningPlan, SessionPlan
+from penstock.operators.windows.spans import (
+    SESSION_END,
+    SESSION_START,
+    SPAN,
+    Longs,
+    Sessions,
+    longs,
+    sessions_of,
+    united,
+)
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.windows import WindowPlan
+
+#: numbers of the panes
+OPEN, FINAL = 0, 1
+#: open sessions are looked through this often in the time until they are final, final ones in the time that they stay
+_SWEEPS = 8
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What is remembered beside the sessions, times in microseconds.
+
+    Attributes:
+        time: what the clocks show.
+        final_until: the sessions that end by then are final, no others.
+        left_until: sessions that end by then have left the state.
+        settled: (the clock, `final_until` then), ascending: what was final by then leaves when that is long ago.
+    """
+
+    time: StreamTime = field(default_factory=StreamTime)
+    final_until: int = BEFORE_ALL
+    left_until: int = BEFORE_ALL
+    settled: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a batch, or a step of one, says of time, in microseconds.
+
+    Attributes:
+        newest: largest event time seen up to here, or None.
+        delays: delays of some of its tuples, the largest among them.
+    """
+
+    newest: int | None
+    delays: Sequence[int]
+
+
+class RunningSessions:
+    """The sessions of one operator.
+
+    Args:
+        plan: the operator.
+        most_delay, least_horizon: see `Clocks`, microseconds.
+        pieces: what is stored of each pane, as `take_changes` gave it.
+        state: what is remembered beside them.
+        known: tables of pieces that are decoded already, see `pieces`.
+
+    Attributes:
+        left_out: tuples that were left out since the last look, because their sessions have left the state.
+    """
+
+    def __init__(
+        self,
+        plan: RunningPlan,
+        most_delay: int,
+        least_horizon: int,
+        pieces: Mapping[int, Sequence[bytes]] = MappingProxyType({}),
+        state: SessionState | None = None,
+        known: Mapping[bytes, PaneTable] = MappingProxyType({}),
+    ) -> None:
+        self.plan = plan
+        self.state = state or SessionState()
+        self.left_out = 0
+        self._clocks = Clocks(most_delay, max(least_horizon, self._session.gap))
+        self._clocks.restore(self.state.time)
+        self._open, self._final = (KeptRows(pieces.get(number, ()), known) for number in (OPEN, FINAL))
+
+    def adjust(self, plan: RunningPlan, most_delay: int, least_horizon: int) -> None:
+        """Other views and settings, which hold at once."""
+        self.plan = plan
+        self._clocks.adjust(most_delay, max(least_horizon, self._session.gap))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the state: sessions, those that lie in several levels more than once."""
+        return self._open.rows + self._final.rows
+
+    @property
+    def pieces(self) -> Mapping[bytes, PaneTable]:
+        """The tables of the stored pieces by the digests of these, with their indexes."""
+        return {**self._open.pieces, **self._final.pieces}
+
+    def take_changes(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The panes to store since the last call: (number, pieces that stay, those that follow them)."""
+        for number, kept in ((OPEN, self._open), (FINAL, self._final)):
+            change = kept.take_change(self.plan.parts, self._row)
+            if change is not None:
+                yield number, *change
+
+    def take_in(
+        self, tuples: Content | None, revision: int, moments: Sequence[Moment], clock: int, *, ended: bool
+    ) -> list[Answer]:
+        """Takes in what some entries bring, and says what that changes.
+
+        Args:
+            tuples: partials and values by keys and SPAN, a session in any number of rows; None: nothing.
+            revision: of what changes, larger than those before.
+            moments: of the entries, in order.
+            clock: when the last entry was put, microseconds since the epoch.
+            ended: whether the stream has ended: all sessions are final.
+
+        Returns:
+            The rows that differ from what was said before, those that are rows no more, and those that are final now.
+        """
+        for each in moments:
+            if each.newest is not None:
+                self._clocks.take_in(each.newest, None, np.array(each.delays, np.int64))
+        new = None if tuples is None else self._accepted(self._united(tuples))
+        told = now = None
+        if new is not None:
+            told = self._touched(new)
+            now = new if told is None else self._united(together([told, new]))
+            self._place(told, now, new, revision)
+        settled = self._settle(revision, ended=ended)
+        answers = [
+            each
+            for view in self.plan.views
+            for each in self._answers(view, revision, (told, now, settled))
+            if each.rows.num_rows
+        ]
+        self._leave(clock, revision)
+        return answers
+
+    @property
+    def _session(self) -> SessionPlan:
+        assert self.plan.session is not None, "its rows are sessions"
+        return self.plan.session
+
+    @property
+    def _row(self) -> list[str]:
+        """The columns that tell rows apart."""
+        return [*self.plan.keys, *SPAN]
+
+    def _united(self, content: Content) -> Content:
+        return united(content, self.plan.parts, self.plan.keys)
+
+    def _accepted(self, new: Content) -> Content | None:
+        """Sessions without those that may touch one that has left the state; these are counted."""
+        starts, ends = (longs(new.partials, name) for name in SPAN)
+        gone = (starts <= self.state.left_until) & (ends <= self.state.final_until)
+        if not gone.any():
+            return new
+        self.left_out += int(pc.sum(new.partials.column(ROWS).filter(pa.array(gone))).as_py())
+        return where(new, new.partials.filter(pa.array(~gone)), self._row)
+
+    def _touched(self, new: Content) -> Content | None:
+        """The sessions of the state that belong together with new ones."""
+        wanted, keys = new.partials, self.plan.keys
+        found = [self._of(self._open, wanted)]
+        late = longs(wanted, SESSION_START) <= self.state.final_until
+        if late.any():
+            found.append(self._of(self._final, wanted.filter(pa.array(late))))
+        parts = [each for each in found if each is not None]
+        if not parts:
+            return None
+        before = self._united(together(parts))
+        _, (own, others) = _among([before.partials, wanted], keys)
+        return where(before, before.partials.filter(pa.array(np.isin(own, others))), self._row)
+
+    def _of(self, kept: KeptRows, wanted: pa.Table) -> Content | None:
+        """The rows of a pane with the keys of some sessions."""
+        keys = self.plan.keys
+        if not keys:
+            return kept.content
+        found = kept.of_groups(wanted, keys)
+        return None if found is None else where(found, wanted, keys)
+
+    def _place(self, told: Content | None, now: Content, new: Content, revision: int) -> None:
+        """Adds new parts of sessions to the panes that these belong to, and moves the sessions that are final no more."""
+        until, row = self.state.final_until, self._row
+        if longs(new.partials, SESSION_START).min() > until:
+            self._append(self._open, new, revision)
+            return
+        before = new.partials.slice(0, 0) if told is None else told.partials
+        sessions, (_, own, others) = _among([now.partials, new.partials, before], self.plan.keys)
+        is_final = sessions.ends[own] <= until
+        reopened = (longs(before, SESSION_END) <= until) & (sessions.ends[others] > until)
+        to_open = [where(new, new.partials.filter(pa.array(~is_final)), row)]
+        if told is not None and reopened.any():
+            moved = told.partials.filter(pa.array(reopened))
+            to_open.append(where(told, moved, row))
+            self._remove(self._final, moved, revision)
+        opened = [each for each in to_open if each is not None]
+        if opened:
+            self._append(self._open, together(opened), revision)
+        late = where(new, new.partials.filter(pa.array(is_final)), row)
+        if late is not None:
+            self._append(self._final, late, revision)
+
+    def _settle(self, revision: int, *, ended: bool) -> Content | None:
+        """Moves the sessions that are final now to the others that are; the sessions, None where there are none."""
+        state, known = self.state, AFTER_ALL if ended else self._clocks.known
+        step = max(1, max(self._session.gap, state.time.horizon) // _SWEEPS)
+        content = self._open.content
+        if known - state.final_until < step:
+            return None
+        if content is None:
+            state.final_until = state.final_until if ended else known
+            return None
+        every = self._united(content)
+        ends = longs(every.partials, SESSION_END)
+        state.final_until = int(ends.max()) if ended else known
+        final = ends <= known
+        if not final.any():
+            return None
+        settled = where(every, every.partials.filter(pa.array(final)), self._row)
+        assert settled is not None, "some are"
+        self._replace(self._open, where(every, every.partials.filter(pa.array(~final)), self._row), revision)
+        self._append(self._final, settled, revision)
+        return settled
+
+    def _leave(self, clock: int, revision: int) -> None:
+        """Lets the sessions go that have been final for long enough."""
+        state, history = self.state, self._session.history
+        if state.final_until > BEFORE_ALL and (
+            not state.settled or clock - state.settled[-1][0] >= max(1, history // _SWEEPS)
+        ):
+            state.settled.append((clock, state.final_until))
+        due = [until for at, until in state.settled if at <= clock - history]
+        if not due:
+            return
+        state.settled = state.settled[len(due) :]
+        state.left_until = max(state.left_until, due[-1])
+        content = self._final.content
+        if content is not None:
+            every = self._united(content)
+            staying = longs(every.partials, SESSION_END) > state.left_until
+            if not staying.all():
+                kept = where(every, every.partials.filter(pa.array(staying)), self._row)
+                self._replace(self._final, kept, revision)
+
+    def _answers(
+        self, view: WindowPlan, revision: int, contents: tuple[Content | None, Content | None, Content | None]
+    ) -> Iterator[Answer]:
+        """What a view says of sessions as they were told, as they are now, and of those that have become final."""
+        row, until = self._row, self.state.final_until
+        told, now, settled = (None if each is None else lowered(view, each, row) for each in contents)
+        if now is not None:
+            before = now.slice(0, 0) if told is None else told
+            changed, replaced = differences(before, now, row)
+            final = pa.array(longs(changed, SESSION_END) <= until)
+            rest, done = changed.filter(pc.invert(final)), changed.filter(final)
+            yield _answer(view.name, revision, rest, of_groups(replaced, rest, row))
+            yield _answer(view.name, revision, done, of_groups(replaced, done, row), is_final=True)
+            gone = _without(before, now, row)
+            yield _answer(view.name, revision, gone, gone.slice(0, 0), withdrawn=True)
+            settled = None if settled is None else _without(settled, changed, row)
+        if settled is not None:
+            yield _answer(view.name, revision, settled, settled, is_final=True)
+
+    def _append(self, kept: KeptRows, content: Content, revision: int) -> None:
+        kept.append(content, revision, self.plan.parts, self._row, self._united)
+
+    def _replace(self, kept: KeptRows, content: Content | None, revision: int) -> None:
+        kept.clear()
+        if content is not None:
+            self._append(kept, content, revision)
+
+    def _remove(self, kept: KeptRows, sessions: pa.Table, revision: int) -> None:
+        """Takes sessions out of a pane that has them."""
+        content = kept.content
+        assert content is not None, "it has them"
+        every = self._united(content)
+        staying = _without(every.partials, sessions, self._row)
+        self._replace(kept, where(every, staying, self._row), revision)
+
+
+def _among(tables: Sequence[pa.Table], keys: Sequence[str]) -> tuple[Sessions, list[Longs]]:
+    """The sessions that the rows of several tables make together, and which of them each row of each table belongs to."""
+    starts, ends = (np.concatenate([longs(table, name) for table in tables]) for name in SPAN)
+    sessions = sessions_of(np.concatenate(shared_codes(tables, keys)), starts, ends)
+    return sessions, np.split(sessions.rows, np.cumsum([table.num_rows for table in tables])[:-1])
+
+
+def _without(rows: pa.Table, others: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The rows that are of no group of others."""
+    own, known = shared_codes([rows, others], keys)
+    return rows.filter(pa.array(~np.isin(own, known)))
+
+
+def _answer(
+    view: str,
+    revision: int,
+    rows: pa.Table,
+    replaced: pa.Table,
+    *,
+    is_final: bool = False,
+    withdrawn: bool = False,
+) -> Answer:
+    return Answer(
+        view=view,
+        start=0,
+        end=0,
+        revision=revision,
+        final=is_final,
+        slack=0,
+        coverage=1.0 if is_final else None,
+        promised=False,
+        rows=rows,
+        replaced=replaced,
+        withdrawn=withdrawn,
+    )
