@@ -36,7 +36,7 @@ PLACES = (
     "rows_logged",
     "cut_published",
     "order_judged",
-    *(("cut_put", "binding_put") if ALL else ()),
+    *(("cut_put", "bound") if ALL else ()),
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
