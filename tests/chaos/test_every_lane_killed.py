@@ -29,12 +29,15 @@ from penstock_lab.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
-#: of the ingest, the lanes of windows and of the join, the rows that other views read, and the views with a deadline
+#: of the ingest, of a lane of each kind, of the rows that other views read, and of the views with a deadline
 PLACES = (
     "staged",
-    "cut_answered",
-    "rows_logged",
-    "cut_published",
+    "cut_answered@rides.results",
+    "cut_published@joins.0",
+    "cut_answered@unions.0",
+    "rows_logged@unions.0",
+    "cut_answered@refreshed.0",
+    "cut_published@rides.running.0.results",
     "order_judged",
     *(("cut_put", "bound") if ALL else ()),
 )
@@ -54,6 +57,9 @@ VIEWS = {
     "mean_of_peaks": "SELECT avg(most) AS mean, count(*) AS windows FROM peaks_of_keys",
     "every": BOTH,
     "few": "SELECT k, x FROM every WHERE x > 10",
+    "most": "SELECT k, max(x) AS most FROM every GROUP BY k",
+    "visits": "SELECT k, count(*) AS n, session_window.start AS begun FROM rides GROUP BY k, session_window(ts, '2 seconds')",
+    "rounded": "SELECT /*+ REFRESH('1 second') */ k, floor(x) AS y FROM rides",
     "minutes": "SELECT window(ts, '1 minute') AS w, count(*) AS n FROM every GROUP BY w",
     "best": f"SELECT /*+ REFRESH('1 second') */ {BEST}",
 }
@@ -72,6 +78,11 @@ WANTED = {
     "time_bucket(INTERVAL 10 SECONDS, ts))",
     "every": BOTH,
     "few": f"SELECT k, x FROM ({BOTH}) WHERE x > 10",
+    "most": f"SELECT k, max(x) AS most FROM ({BOTH}) GROUP BY k",
+    "visits": "SELECT k, count(*) AS n, min(ts) AS begun FROM (SELECT k, ts, sum(is_new) OVER (PARTITION BY k ORDER BY ts RANGE UNBOUNDED "
+    "PRECEDING) AS visit FROM (SELECT k, ts, CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts) <= INTERVAL 2 SECONDS THEN 0 ELSE 1 END "
+    "AS is_new FROM rides)) GROUP BY k, visit",
+    "rounded": "SELECT k, floor(x)::BIGINT AS y FROM rides",
     "minutes": f"SELECT time_bucket(INTERVAL 1 MINUTE, ts) AS w, count(*) AS n FROM ({BOTH}) GROUP BY ALL",
     "best": f"SELECT {BEST}",
 }

@@ -134,6 +134,11 @@ def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> Non
             "lower(k) IN (SELECT `j j` FROM `b b` WHERE m = 1)",
             "IN (SELECT ...) is not supported yet. Write EXISTS (SELECT 1 FROM `b b` WHERE `b b`.`j j` = lower(k) AND m = 1). Between",
         ),
+        (
+            "SELECT extract(HOUR FROM ts) AS h FROM a WHERE k IN (SELECT j FROM b)",
+            "k IN (SELECT j FROM b)",
+            "Write EXISTS (SELECT 1 FROM b WHERE b.j = a.k).",
+        ),
     ],
 )
 def test_in_with_a_query_is_refused_with_the_text_of_exists(text: str, place: str, instead: str) -> None:

@@ -16,8 +16,11 @@ from penstock.errors import CheckpointError
 from penstock.settings import Settings
 from penstock.spark import engine, execution
 from penstock.spark.log.stream_log import LogReader
+from penstock.spark.storage.demands import TupleDemand
 from penstock.spark.storage.formats import LANE
+from penstock.spark.storage.lane_views import lane_name
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.unions import UNIONS, UnionBranch, UnionDefinition
 from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.usefixtures("own_commits")
@@ -117,6 +120,50 @@ def test_a_lane_of_an_earlier_run_leaves_the_logs_of_all_its_streams(start: Any,
     run.started()
     assert [set(log.marks()) for log in logs.values()] == [{"another program"}] * 2
     run.stop()
+
+
+def _union(name: str, stream: str) -> UnionDefinition:
+    demand = TupleDemand(None, (), (), "ts", {})
+    return UnionDefinition(name, f"{name}:1", "SELECT", (UnionBranch(stream, demand),), ())
+
+
+def test_what_an_attempt_has_stored_and_not_carried_out_is_carried_out_by_the_next(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start()
+    run.queries = {"s": SimpleNamespace(plans=None, active=False, stop=lambda: None)}
+    monkeypatch.setattr(run.lanes, "_changed", lambda: None)
+    asked: list[str] = []
+
+    def ask(stream: str, _: object) -> None:
+        asked.append(stream)
+        if len(asked) == 1:
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr(run.lanes, "ask", ask)
+    views = {"v": _union("v", "another stream")}
+    with pytest.raises(OSError, match="full"):
+        run.lanes.set_views(UNIONS.name, views, {})
+    for _ in range(2):
+        run.lanes.set_views(UNIONS.name, views, {})
+    assert asked == ["s", "s"], "once more, and then no more"
+    run.is_starting = False
+    run.stop()
+
+
+def test_a_view_that_was_dropped_before_its_lane_ran_leaves_the_logs(start: Any, tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "out", None)
+    run = start()
+    run.lanes.set_views(UNIONS.name, {"v": _union("v", "s")}, {})
+    log = LogReader(layout.log("s"))
+    log.put_mark(lane_name(UNIONS.name, 0), 3)
+    run.is_starting = False
+    run.stop()
+    again = start()
+    again.lanes.set_views(UNIONS.name, {}, {})
+    assert not log.marks()
+    again.is_starting = False
+    again.stop()
 
 
 def test_the_end_of_a_run_leaves_the_ledger_to_the_next_one_of_its_process(

@@ -19,7 +19,7 @@ from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
 from penstock.provenance import Backtest, Why
 from penstock.settings import Settings, Tuning, tuned
-from penstock.spark.declaring.declared import Declared
+from penstock.spark.declaring.declared import LANE_VIEWS, Declared
 from penstock.spark.declaring.functions import (
     aggregate_type,
     function_type,
@@ -634,10 +634,12 @@ class Engine:
         run.set_retention(retained_seconds(staged))
         run.set_sinks(staged.sinks_of_views())
         run.set_rules(staged.files_of_rules)
-        lane_views = before.lane_views
-        for kind, definitions in staged.lane_views.items():
-            if staged.statics.keys() != before.statics.keys() or definitions != lane_views[kind]:
-                run.lanes.set_views(kind, definitions, staged.statics)
+        has_same_tables = staged.statics.keys() == before.statics.keys()
+        if not has_same_tables or any(staged.touches(before, kind) for kind in LANE_VIEWS):
+            lane_views = before.lane_views
+            for kind, definitions in staged.lane_views.items():
+                if not has_same_tables or definitions != lane_views[kind]:
+                    run.lanes.set_views(kind, definitions, staged.statics)
         if staged.touches(before, DeadlineDefinition):
             run.lanes.set_deadlines(staged.deadlines)
         for name, stream in staged.streams.items():

@@ -63,6 +63,8 @@ class RunLanes:
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
         self._own = views_with_lanes(context)
+        #: whether the last change of `_own` was carried out
+        self._is_settled = True
         self._deadlines = DeadlineViews(context.layout)
 
     def set_views(
@@ -76,23 +78,27 @@ class RunLanes:
             tables: the static tables by name.
         """
         own = self._own[kind]
+        # what an attempt before has stored and not carried out is carried out by this one
+        is_changed, self._is_settled = not self._is_settled, False
         before = {each.lane for each in own.views}
         gone = own.settle(definitions, tables)
         added = [each.definition.name for each in own.views if each.lane not in before]
+        is_changed = is_changed or bool(gone or added)
         stopped = [self._stop(each.lane) for each in gone if each.lane in self.running]
         # what a view that leaves has held, a new one may hold from now on
-        for name, query in self._queries().items() if gone or added else ():
+        for name, query in self._queries().items() if is_changed else ():
             self.ask(name, query.plans)
         for lane in stopped:
             self._leave(lane)
         for each in gone:
             own.forget(each)
         self._forget_sources({each.lane for each in gone})
-        if gone or added:
+        if is_changed:
             self._changed()
             dropped = [each.definition.name for each in gone]
             self._events.record(f"{kind}_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
         self.fit()
+        self._is_settled = True
 
     def set_deadlines(self, definitions: Mapping[str, tuple[str, DeadlineDefinition]]) -> None:
         """Answers these views with a deadline and no others, with what comes to their streams from now on.

@@ -247,7 +247,7 @@ class CutLane(Lane):
         began = time.perf_counter()
         cut = Cut(standing.number, standing.reach, until, self.orders(until), self._since(standing.reach))
         self._cuts.put(cut)
-        failpoint("cut_put", cut.number)
+        failpoint("cut_put", cut.number, self.name)
         return _Task(cut, wake, time.perf_counter() - began)
 
     def _since(self, before: Mapping[str, Reach]) -> Mapping[str, Since]:
@@ -303,7 +303,7 @@ class CutLane(Lane):
             answer = self.answer(cut, self.publisher.begin(cut.number))
         finally:
             self.jobs.release()
-        failpoint("cut_answered", cut.number)
+        failpoint("cut_answered", cut.number, self.name)
         answered = time.perf_counter()
         until = {stream: asdict(reach) for stream, reach in cut.until.items()}
         figures = {"batch": cut.number, "until": until, **answer.figures}
@@ -316,7 +316,7 @@ class CutLane(Lane):
             deletes=[*answer.deletes, *(() if is_handed_over else [self._cuts.document(cut)])],
         )
         self.context.published.tell()
-        failpoint("cut_published", cut.number)
+        failpoint("cut_published", cut.number, self.name)
         published = time.perf_counter()
         self._cut_seconds = published - began
         self.retries.succeeded()
@@ -340,7 +340,7 @@ class CutLane(Lane):
         """
         if published is not None:
             self.context.rows.published(self.name, published.figures, published.files)
-        failpoint("cut_handed_over", cut.number)
+        failpoint("cut_handed_over", cut.number, self.name)
 
     def _marks(self, cut: Cut, said: Mapping[str, Any]) -> dict[StoredDocument, dict[str, Any]]:
         """What the lane says to the writers of its logs once a cut is published."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock.spark.lanes.asking import Asked
 from penstock.spark.lanes.cuts import forget_lane
 from penstock.spark.lanes.lane import LanePlan
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.demands import TupleDemand
 from penstock.spark.storage.lane_views import (
@@ -79,7 +80,14 @@ class LaneViews(ABC, Generic[_Definition]):
         if register != self.register:
             self._stored.store(self._layout, register)
             self.register = register
-        return tuple(each for each in register.gone if self._layout.lanes[each.lane].exists())
+        return tuple(each for each in register.gone if self._has_left(each))
+
+    def _has_left(self, gone: RegisteredView[_Definition]) -> bool:
+        """Whether the lane of a dropped view has left something: it may have joined logs and never run."""
+        if self._layout.lanes[gone.lane].exists():
+            return True
+        logs = (LogReader(self._layout.log(stream)) for stream in gone.definition.streams)
+        return any(log.mark(gone.lane) is not None for log in logs)
 
     def forget(self, gone: RegisteredView[_Definition]) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""

@@ -209,4 +209,4 @@ class RowLogs:
         """
         for view, log in self._logs.get(lane, {}).items():
             log.put(figures["batch"], files, figures.get(PROGRESS, {}).get(view))
-            failpoint("rows_logged", figures["batch"])
+            failpoint("rows_logged", figures["batch"], lane)

@@ -1,7 +1,7 @@
 """Named places where a test may kill the driver, to prove that a restart mends it.
 
 `PENSTOCK_FAILPOINT=<name>:<batch>` ends the process as `kill -9` would when that batch reaches the place,
-`PENSTOCK_FAILPOINT=<name>` when the first one does. Names: bound, staged, manifest_written,
+`PENSTOCK_FAILPOINT=<name>` when the first one does, `PENSTOCK_FAILPOINT=<name>@<lane>` when the first one of a lane does. Names: bound, staged, manifest_written,
 before_commit; of a backfill, with the first of its operators: backfill_staged,
 backfill_logged; of a lane, with its cuts: cut_put, cut_answered, cut_published, cut_handed_over; of the lane of views with a deadline,
 with its publications: order_started, order_judged, order_published, order_marked, and where windows are answered late late_started,
@@ -42,7 +42,7 @@ SINK_NAMES = ("sink_planned", "sink_delivered")
 BACKFILL_NAMES = ("backfill_staged", "backfill_logged")
 
 
-def failpoint(name: str, batch: int) -> None:
+def failpoint(name: str, batch: int, lane: str = "") -> None:
     """Kills this process if the environment asks for it here."""
-    if os.environ.get("PENSTOCK_FAILPOINT") in (name, f"{name}:{batch}"):
+    if os.environ.get("PENSTOCK_FAILPOINT") in (name, f"{name}:{batch}", f"{name}@{lane}"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -121,9 +121,14 @@ def _existence(
 def _input(tokens: Sequence[Token]) -> tuple[str, int] | None:
     """What the first input of a query is called, and the number of the token behind it."""
     kinds = token_kinds(tokens)
-    if TokenType.FROM not in kinds:
+    position, depth = 0, 0
+    # not that of EXTRACT
+    while position < len(kinds) and (depth or kinds[position] is not TokenType.FROM):
+        depth += (kinds[position] in _OPENING) - (kinds[position] in _CLOSING)
+        position += 1
+    position += 1
+    if position > len(tokens):
         return None
-    position = kinds.index(TokenType.FROM) + 1
     if position == len(tokens) or name_of(tokens[position]) is None:
         return None
     called = position
