@@ -56,7 +56,7 @@ class Answers:
         self._db.execute(
             f"CREATE TABLE {STREAM} AS SELECT {selected}, {VERY_LATE} AS is_very_late FROM range({tuples}) t(value)"
         )
-        entry = read_published(self._layout, results_of(STREAM)).batches[-1]["entry"]
+        entry = read_published(self._layout, results_of(STREAM)).batches[-1]["until"][STREAM]["entry"]
         self.given = (LogReader(self._layout.log(STREAM)).entry(entry).batch + 1) * ROWS
         self._set_aside()
         self._db.execute(

@@ -131,7 +131,8 @@ def test_what_an_attempt_has_stored_and_not_carried_out_is_carried_out_by_the_ne
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = start()
-    run.queries = {"s": SimpleNamespace(plans=None, active=False, stop=lambda: None)}
+    plans = SimpleNamespace(had_windows=False, had_running=False)
+    run.queries = {"s": SimpleNamespace(plans=plans, active=False, stop=lambda: None)}
     monkeypatch.setattr(run.lanes, "_changed", lambda: None)
     asked: list[str] = []
 
