@@ -96,7 +96,15 @@ class RunLanes:
         if is_changed:
             self._changed()
             dropped = [each.definition.name for each in gone]
-            self._events.record(f"{kind}_changed", added=added[:_MOST_NAMED], dropped=dropped[:_MOST_NAMED])
+            self._events.record(
+                {
+                    "joins": "joins_changed",
+                    "refreshed": "refreshed_changed",
+                    "unions": "unions_changed",
+                }[kind],
+                added=added[:_MOST_NAMED],
+                dropped=dropped[:_MOST_NAMED],
+            )
         self.fit()
         self._is_settled = True
 
