@@ -175,9 +175,7 @@ PICKLING = {
     "spark/lanes/deadlines/orders.py",
     "spark/results/window_rows.py",
     "spark/tasks/dataframe_stage.py",
-    "spark/tasks/json_files.py",
     "spark/tasks/json_stage.py",
-    "spark/tasks/scan_stage.py",
     "spark/tasks/value_stage.py",
     "spark/tasks/worker.py",
 }

@@ -24,6 +24,7 @@ from penstock.settings import Settings
 from penstock.spark.lanes.deadlines.following import DemandTuples, FollowedView, ViewStands
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.log.entries import Entry
+from penstock.spark.log.followed import FollowedLog
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, StreamLog
@@ -103,8 +104,16 @@ def _with_a_silence(folder: Path) -> StreamLog:
 def _followed(
     log: StreamLog, stands: ViewStands | None, kept_after: int, *, waits: bool, plan: WindowPlan = PLAN
 ) -> FollowedView:
+    reader = FollowedLog(log.log)
     return FollowedView(
-        _registered(waits=waits), plan, log, DemandTuples(log, 0), lambda: 0, stands, kept_after, Settings()
+        _registered(waits=waits),
+        plan,
+        reader,
+        DemandTuples(reader, 0),
+        lambda: 0,
+        stands,
+        kept_after,
+        Settings(),
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import DamagedError
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
-from penstock.spark.storage.files import checksum_of, sync_file
+from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.store_paths import StorePath, opened
 
 _KIND = "tuples of a log"
@@ -68,7 +68,7 @@ def newest_of(path: StorePath) -> int | None:
 
 
 def write_run_file(path: Path, table: pa.Table, plan: RunPlan) -> None:
-    """Writes tuples of one log entry as a run under a name nobody reads yet; its content is synced on return."""
+    """Writes tuples of one log entry as a run under a name nobody reads yet; whoever gives it its own name syncs it."""
     write_run(table, plan, os.fspath(path))
     _seal(path)
 
@@ -88,8 +88,7 @@ def merge_run_files(sources: Sequence[tuple[int, StorePath]], target: Path) -> N
 
 
 def _seal(path: Path) -> None:
-    """Writes the checksum behind a run, durable on return."""
+    """Writes the checksum behind a run."""
     checksum = checksum_of(path)
     with path.open("ab") as file:
         file.write(_SEAL.pack(_MAGIC, checksum))
-    sync_file(path)

@@ -176,12 +176,20 @@ class LogReader:
         low, high = after + 1, until + 1
         while low < high:
             middle = (low + high) // 2
-            furthest = self.entry(middle).furthest
+            furthest = self.furthest(middle)
             if furthest is None or furthest < moment:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def furthest(self, number: int) -> int | None:
+        """The largest event time of the tuples up to an entry, see `Entry.furthest`.
+
+        Raises:
+            CheckpointError: the entry is gone.
+        """
+        return self.entry(number).furthest
 
     def backwards(self, number: int) -> Iterator[Entry]:
         """The entries before one that are kept, the newest first."""

@@ -6,9 +6,8 @@ batch reads. So Spark says what is malformed, and each line stays with its file.
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,7 +20,7 @@ from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
 from penstock.operators.ingest.record_fields import RecordFields
 from penstock.spark.tasks.parquet_files import local_path, stamp_of
-from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
+from penstock.spark.tasks.worker import Task, TaskContextData, TaskReport
 
 #: bytes that are read and decoded at a time
 _PIECE_BYTES = 16 << 20
@@ -89,14 +88,11 @@ def run_json_files(
     Returns:
         One report a task; `refused` lists what is `Copied`.
     """
-
-    def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
-        own = [segment for number in chosen for segment in splits[number]]
-        yield run_segments(context, partition_number(), own, schema, times, fields).row()
-
-    rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(stage, REPORT_SCHEMA).collect()
-    return [pickle.loads(row.report) for row in rows]
+    # an RDD, as in `run_in_scan`
+    numbers = spark.sparkContext.parallelize(range(len(splits)), len(splits))
+    return numbers.map(
+        lambda number: run_segments(context, number, splits[number], schema, times, fields)
+    ).collect()
 
 
 def run_segments(

@@ -8,8 +8,7 @@ that its answer needs cannot be read, set aside whole.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,10 @@ from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
 from penstock.spark.tasks.worker import (
-    REPORT_SCHEMA,
     SetAside,
     Task,
     TaskContextData,
     TaskReport,
-    partition_number,
 )
 
 #: times that a row group may fail and then be read before the task gives up
@@ -54,15 +51,9 @@ def run_in_scan(
     Returns:
         One report a task.
     """
-
-    def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
-        groups = [group for number in chosen for group in splits[number]]
-        yield run_row_groups(context, partition_number(), groups).row()
-
-    # a partition a split; by way of mapInArrow, so that one worker daemon serves every kind of job
-    rows = spark.range(0, len(splits), 1, len(splits)).mapInArrow(stage, REPORT_SCHEMA).collect()
-    return [pickle.loads(row.report) for row in rows]
+    # an RDD of numbers: Spark analyses, plans and compiles a DataFrame for more than half of the time such a job takes
+    numbers = spark.sparkContext.parallelize(range(len(splits)), len(splits))
+    return numbers.map(lambda number: run_row_groups(context, number, splits[number])).collect()
 
 
 def run_row_groups(context: TaskContextData, partition: int, groups: Sequence[RowGroup]) -> TaskReport:

@@ -35,6 +35,8 @@ from penstock.spark.lanes.deadlines.running import RunningOrders
 from penstock.spark.lanes.deadlines.scheduling import Schedule
 from penstock.spark.lanes.deadlines.working import ViewOrders
 from penstock.spark.lanes.lane import Lane, LaneContext
+from penstock.spark.log.followed import FollowedLog
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.results.bound_views import stored_views
@@ -114,7 +116,9 @@ class DeadlineLane(Lane):
         published = self.publisher.published(number - 1) if number else None
         resumed = resumed_from(self.name, self.readers, published)
         decisions = Decisions(context.settings.deadline_policy, self.name, context.events)
-        views = self._followed(resumed, decisions)
+        # of this thread alone
+        logs = {stream: FollowedLog(each.log) for stream, each in self.readers.items()}
+        views = self._followed(logs, resumed, decisions)
         orders = ViewOrders(
             context, {number: (each, self._bound[number]) for number, each in self._registered.items()}
         )
@@ -134,7 +138,7 @@ class DeadlineLane(Lane):
         schedule = Schedule(
             self.name,
             context.events,
-            self.readers,
+            logs,
             resumed.reach,
             views,
             decisions,
@@ -151,7 +155,9 @@ class DeadlineLane(Lane):
             each.close()
         self._jobs = ()
 
-    def _followed(self, resumed: Resumed, decisions: Decisions) -> dict[int, FollowedView]:
+    def _followed(
+        self, logs: Mapping[str, LogReader], resumed: Resumed, decisions: Decisions
+    ) -> dict[int, FollowedView]:
         """The views as they stood; the policy knows them."""
         views: dict[int, FollowedView] = {}
         tuples: dict[tuple[str, int], DemandTuples] = {}
@@ -161,8 +167,8 @@ class DeadlineLane(Lane):
             views[number] = FollowedView(
                 each,
                 self._bound[number].plan,
-                self.readers[each.stream],
-                tuples.setdefault((each.stream, demand), DemandTuples(self.readers[each.stream], demand)),
+                logs[each.stream],
+                tuples.setdefault((each.stream, demand), DemandTuples(logs[each.stream], demand)),
                 _first_batch(self._plans[each.stream], demand),
                 stands,
                 resumed.left[each.stream],

@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark import cloudpickle
 
 from penstock.errors import AggregateFailedError
-from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, Tuples, WorkedOut
+from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, WorkedOut
 from penstock.operators.deadlines.order import (
     OrderPlan,
     work_out,
@@ -27,14 +27,14 @@ from penstock.operators.deadlines.order import (
     work_out_sampled,
 )
 from penstock.operators.deadlines.pane_partials import since
-from penstock.operators.deadlines.run_tuples import sampled_tuples, tuples_of
+from penstock.operators.deadlines.run_tuples import sampled_tuples
 from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
-from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate
 from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
+from penstock.spark.lanes.deadlines.read_tuples import ReadTuples, slices_of
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.store_paths import StorePath
@@ -135,8 +135,11 @@ class OrderTask:
         """The view, with the aggregates that its rows have."""
         return results_view(self.view, self.calls)
 
-    def work(self) -> tuple[OrderReport, Answer | None]:
+    def work(self, read: ReadTuples) -> tuple[OrderReport, Answer | None]:
         """Works the window out within its time: the report, which lacks what is staged, and the rows if it is done.
+
+        Args:
+            read: reads its tuples.
 
         Raises:
             CheckpointError: tuples are gone, or a file is damaged.
@@ -144,7 +147,7 @@ class OrderTask:
         began = time.perf_counter()
 
         def work() -> tuple[OrderReport, Answer | None]:
-            return self._work(began)
+            return self._work(read, began)
 
         try:
             if self.deadline is not None:
@@ -155,15 +158,15 @@ class OrderTask:
         except AggregateFailedError as error:
             return OrderReport(FAILED, time.perf_counter() - began, error=str(error)), None
 
-    def _work(self, began: float) -> tuple[OrderReport, Answer]:
+    def _work(self, read: ReadTuples, began: float) -> tuple[OrderReport, Answer]:
         plan = OrderPlan(self.view.plan, self.calls)
         if self.sample:
             return self._work_sampled(plan, began)
         carried, unused = _loaded(self.carried)
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
-        found, is_kept = self._from_panes(plan)
+        found, is_kept = self._from_panes(plan, read)
         if found is None:
-            found = work_out(plan, self.extent, self._tuples(plan.columns, extents), carried)
+            found = work_out(plan, self.extent, read.of(self.runs, plan.columns, extents), carried)
         states, lost = _stored(found.carried, self.state_bytes)
         report = OrderReport(
             DONE,
@@ -179,7 +182,7 @@ class OrderTask:
         return report, self._answer(found)
 
     def _work_sampled(self, plan: OrderPlan, began: float) -> tuple[OrderReport, Answer]:
-        runs = self._slices()
+        runs = slices_of(self.runs)
         with self.runs.named():
             sample, population = sampled_tuples(runs, plan.columns, self.extent, self.sample)
         found = work_out_sampled(plan, sample, population)
@@ -194,7 +197,7 @@ class OrderTask:
         )
         return report, self._answer(found)
 
-    def _from_panes(self, plan: OrderPlan) -> tuple[WorkedOut | None, bool]:
+    def _from_panes(self, plan: OrderPlan, read: ReadTuples) -> tuple[WorkedOut | None, bool]:
         """The window from partials that this worker keeps, and whether it keeps any now; None where they do not serve it."""
         if self.calls or not self.lane or KEPT.is_too_large(self.lane, self.number):
             return None, False
@@ -202,17 +205,9 @@ class OrderTask:
         if kept is not None and not kept.serves(self.extent, after):
             return None, True
         known = -1 if kept is None else kept.until
-        tuples = self._tuples(plan.columns, [since(self.extent)], known)
+        tuples = read.of(self.runs, plan.columns, [since(self.extent)], known)
         found, partials = work_out_from_panes(plan, self.extent, tuples, after, kept)
         return found, KEPT.put(self.lane, self.number, partials)
-
-    def _tuples(self, columns: Sequence[str], extents: Sequence[Extent], after: int = -1) -> Tuples:
-        runs = self._slices(after)
-        with self.runs.named():
-            return tuples_of(runs, columns, extents)
-
-    def _slices(self, after: int = -1) -> list[RunSlice]:
-        return [RunSlice(each.run, each.after, each.until) for each in self.runs.open(after)]
 
     def _answer(self, found: WorkedOut) -> Answer:
         marks, extent = self.marks, self.extent
@@ -242,8 +237,9 @@ def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
         None, tasks[0].staging / uuid.uuid4().hex, 0, lambda number: {views[number].plan.name: views[number]}
     )
     reports: list[OrderReport] = []
+    read = ReadTuples()
     for task in tasks:
-        report, answer = task.work()
+        report, answer = task.work(read)
         reports.append(report)
         if answer is not None:
             stage.add(task.number, answer)
