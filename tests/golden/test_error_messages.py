@@ -20,6 +20,32 @@ TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"
 SCHEMA = pa.schema({"origin": pa.string(), "distance": pa.int32(), "late": pa.bool_(), "day": pa.date32()})
 HOURLY = "FROM flights GROUP BY window(day, '1 hour')"
 SESSIONS = "FROM flights GROUP BY session_window(day,"
+RANKED = "(SELECT *, ROW_NUMBER() OVER (PARTITION BY origin ORDER BY day) AS place FROM flights)"
+RANKINGS = [
+    f"SELECT * FROM {RANKED}",
+    f"SELECT * FROM {RANKED} WHERE place >= 2",
+    f"SELECT * FROM {RANKED} WHERE place <= 0",
+    f"SELECT origin, count(*) FROM {RANKED} WHERE place <= 3 GROUP BY origin",
+    f"SELECT max(distance) FROM {RANKED} WHERE place <= 3",
+    f"SELECT /*+ STATE_TTL('1 day') */ * FROM {RANKED} WHERE place <= 3",
+    f"SELECT /*+ MAX_ERROR(0.1, 0.1) */ * FROM {RANKED} WHERE place <= 3",
+    "SELECT *, ROW_NUMBER() OVER (PARTITION BY origin ORDER BY day) AS place FROM flights",
+    "SELECT origin FROM (SELECT origin, RANK() OVER (ORDER BY day) AS place FROM flights) WHERE plase < 3",
+    "SELECT * FROM (SELECT *, RANK() OVER (ORDER BY day) + 1 FROM flights) WHERE late",
+    "SELECT * FROM (SELECT a.*, RANK() OVER (ORDER BY a.day) AS r FROM flights a JOIN flights b ON a.day = b.day) WHERE r < 3",
+    "SELECT *, ROW_NUMBER() OVER (PARTITION BY origin) AS place FROM flights QUALIFY place <= 3",
+    "SELECT * FROM flights QUALIFY distance < 3",
+    "SELECT * FROM flights QUALIFY",
+    "SELECT * FROM flights QUALIFY NTILE(4) OVER (PARTITION BY origin ORDER BY day) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER w = 1",
+    "SELECT * FROM flights QUALIFY RANK(day) OVER (ORDER BY day) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER (ORDER BY day, ) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER (ORDER BY day ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER (PARTITION BY 1 ORDER BY day) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER (ORDER BY 1) = 1",
+    "SELECT *, RANK() OVER (ORDER BY day) AS r FROM flights QUALIFY RANK() OVER (ORDER BY distance) = 1",
+    "SELECT * FROM flights QUALIFY RANK() OVER (ORDER BY day) = 1 LIMIT 5",
+]
 STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flight WHERE distance > 5",
     "CREATE VIEW Flights AS SELECT * FROM flights",
@@ -87,6 +113,7 @@ STATEMENTS = [
     f"CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.1, 0.1) */ count(*) {SESSIONS} '1 hour')",
     f"CREATE VIEW v AS SELECT /*+ DEADLINE('3 seconds') */ count(*) {SESSIONS} '1 hour')",
     f"CREATE VIEW v AS SELECT /*+ STATE_TTL('1 day') */ count(*) {SESSIONS} '1 hour')",
+    *(f"CREATE VIEW v AS {query}" for query in RANKINGS),
     "CREATE VIEW v AS SELECT * FROM flight;\nCREATE VIEW w AS SELECT * FROM v;\nCREATE VIEW x SELECT * FROM flights",
 ]
 

@@ -112,6 +112,11 @@ class WindowPlan:
         return self.windows == ALL_TIME
 
     @property
+    def grouping(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """(column, type) of the keys by which tuples are grouped."""
+        return self.keys
+
+    @property
     def slack_policy(self) -> SlackChoice:
         """The policy that chooses the slack."""
         return self.slack or SlackChoice()

@@ -14,13 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.running.kept import KeptRows
-from penstock.operators.windows.aggregates import ROWS, extreme_of, lift_values
+from penstock.operators.windows.aggregates import ROWS, Parts, extreme_of, lift_values
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.pane import PaneTable
+from penstock.operators.windows.rankings import RankedParts, ranked_rows, without_a_row
 from penstock.operators.windows.rows import differences, lowered
 from penstock.operators.windows.shard import RunningPlan
+from penstock.plan.rankings import ROW_NUMBER, RankedPlan
+from penstock.plan.windows import WindowPlan
 
 #: groups are looked through for those that leave this often in the time that they stay
 _SWEEPS = 8
@@ -68,26 +71,36 @@ class RunningGroups:
         """
         plan, keys = self.plan, self.plan.keys
         sweeps = self._sweeps(newest)
-        if not keys and not self._kept.rows:
-            nothing = _nothing(plan)
+        if not keys and not self._kept.rows and isinstance(plan.parts, Parts):
+            nothing = _nothing(plan, plan.parts)
             tuples = nothing if tuples is None else together([nothing, tuples])
         new = None if tuples is None else tuples.merged(plan.parts, keys)
         old = self._old(None if ended or sweeps or not keys else new)
         held = [each for each in (old, new) if each is not None]
         if not held:
             return []
-        now = together(held).merged(plan.parts, keys)
         before = None if old is None else old.merged(plan.parts, keys)
+        if isinstance(plan.parts, RankedParts) and new is not None:
+            known = None if before is None else before.partials
+            merged, kept = plan.parts.merge_new(known, new.partials, keys)
+            now, new = Content(merged, {}), Content(kept, {})
+        else:
+            now = together(held).merged(plan.parts, keys)
         gone = self._gone(now, newest) if sweeps else np.zeros(now.partials.num_rows, np.bool_)
         answers = []
         for view in plan.views:
-            rows = lowered(view, now, keys)
-            told = rows.slice(0, 0) if before is None else lowered(view, before, keys)
+            rows = _results(view, now)
+            told = rows.slice(0, 0) if before is None else _results(view, before)
             final, rest = (rows, rows.slice(0, 0)) if ended else _parted(rows, gone)
-            changed, replaced = differences(told, rest, keys)
+            row = [name for name, _ in view.keys]
+            changed, replaced = differences(told, rest, row)
+            if isinstance(view, RankedPlan) and view.ranking.function != ROW_NUMBER:
+                withdrawn, then = without_a_row(told, rows, view)
+                changed = pa.concat_tables([changed, withdrawn])
+                replaced = pa.concat_tables([replaced, then])
             answers += [
                 _answer(view.name, revision, changed, replaced, is_final=False),
-                _answer(view.name, revision, final, of_groups(told, final, keys), is_final=True),
+                _answer(view.name, revision, final, of_groups(told, final, row), is_final=True),
             ]
         self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
@@ -142,13 +155,20 @@ class RunningGroups:
             self._kept.append(new, arrival, plan.parts, keys)
 
 
-def _nothing(plan: RunningPlan) -> Content:
+def _results(view: WindowPlan, groups: Content) -> pa.Table:
+    """The rows of a view, given what is kept of each group."""
+    if isinstance(view, RankedPlan):
+        return ranked_rows(view, groups.partials)
+    return lowered(view, groups, [name for name, _ in view.keys])
+
+
+def _nothing(plan: RunningPlan, parts: Parts) -> Content:
     """The partials of no tuples, for views without keys: their one row is there before any tuple is."""
     # grouped by a constant: what is grouped by nothing is one row all the same
     tuples = pa.table({"": pa.array([0]), **{name: pa.array([None], kind) for name, kind in plan.arguments}})
-    lifted = plan.parts.lift(tuples, [""])
+    lifted = parts.lift(tuples, [""])
     partials = lifted.set_column(lifted.schema.get_field_index(ROWS), ROWS, pa.array([0])).drop_columns([""])
-    values = {name: lift_values(tuples, [""], name).drop_columns([""]) for name in plan.parts.values}
+    values = {name: lift_values(tuples, [""], name).drop_columns([""]) for name in parts.values}
     return Content(partials, values)
 
 

@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.content import Content
+from penstock.operators.windows.content import Content, Merging
 from penstock.operators.windows.pane import Pane, PaneTable
 
 
@@ -50,7 +49,7 @@ class KeptRows:
         self,
         content: Content,
         arrival: int,
-        parts: Parts,
+        parts: Merging,
         keys: Sequence[str],
         merge: Callable[[Content], Content] | None = None,
     ) -> None:
@@ -69,7 +68,7 @@ class KeptRows:
         """The tables of the stored pieces by the digests of these, with their indexes."""
         return dict(self._stored)
 
-    def take_change(self, parts: Parts, keys: Sequence[str]) -> tuple[int, list[bytes]] | None:
+    def take_change(self, parts: Merging, keys: Sequence[str]) -> tuple[int, list[bytes]] | None:
         """What to store since the last call: how many pieces stay, and those that follow them; None: nothing has changed."""
         if not self._is_changed:
             return None

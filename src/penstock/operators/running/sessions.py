@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.operators.running.groups import of_groups, where
 from penstock.operators.running.kept import KeptRows
-from penstock.operators.windows.aggregates import ROWS
+from penstock.operators.windows.aggregates import ROWS, Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.clocks import Clocks, StreamTime
 from penstock.operators.windows.content import Content, together
@@ -170,6 +170,7 @@ class RunningSessions:
         return [*self.plan.keys, *SPAN]
 
     def _united(self, content: Content) -> Content:
+        assert isinstance(self.plan.parts, Parts), "sessions are not ranked"
         return united(content, self.plan.parts, self.plan.keys)
 
     def _accepted(self, new: Content) -> Content | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,13 @@ from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.stored import packed, unpacked
 
 _Share = TypeVar("_Share", int, tuple[int, int])
+
+
+class Merging(Protocol):
+    """What is kept of each group: `Parts`, or `RankedParts`."""
+
+    def merge(self, partials: pa.Table, keys: Sequence[str]) -> pa.Table:
+        """The partials of each group, from any number of partials of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,14 +58,14 @@ class Content:
         """The partials that have arrived since."""
         return _after(self.partials, arrival)
 
-    def merged(self, parts: Parts, keys: Sequence[str]) -> Content:
+    def merged(self, parts: Merging, keys: Sequence[str]) -> Content:
         """A row for each group, without arrivals."""
         return Content(
             parts.merge(self.partials, keys),
             {name: merge_values(table, keys) for name, table in self.values.items()},
         )
 
-    def by_arrival(self, parts: Parts, keys: Sequence[str]) -> Content:
+    def by_arrival(self, parts: Merging, keys: Sequence[str]) -> Content:
         """A row for each (keys, arrival)."""
         return self.merged(parts, [*keys, ARRIVAL])
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.text.known_sets import KnownSets
-from penstock.operators.windows.aggregates import SELECTION, lift_values, merge_values
+from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values, merge_values
 from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.event_times import Rows
@@ -169,6 +169,7 @@ class HeldSessions(Held):
         return with_sessions(tuples.drop_columns([_TIME]), self.keys, times, self._gap)
 
     def _together(self, content: Content) -> Content:
+        assert isinstance(self.plan.parts, Parts), "sessions are not ranked"
         return united(content, self.plan.parts, self._groups)
 
 
@@ -242,6 +243,7 @@ class HeldBySets(Held):
         for kind, table in super().tables().items():
             if kind == PARTIALS:
                 self.set_partials += table.num_rows
+                assert isinstance(self.plan.parts, Parts), "rankings have one condition"
                 own = spread(self.plan.parts, table, self._sets, self._groups)
             else:
                 own = spread_values(table, self._sets, self._groups)

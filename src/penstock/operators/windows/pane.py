@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.hashing import key_hashes
-from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.content import Content, together
+from penstock.operators.windows.content import Content, Merging, together
 from penstock.operators.windows.group_index import GroupIndex, Hashes
 from penstock.operators.windows.sampling import GroupSample, TuplesByArrival
 from penstock.plan.times import BEFORE_ALL
@@ -183,7 +182,7 @@ class Pane:
 
     def merge_arrivals(
         self,
-        parts: Parts,
+        parts: Merging,
         keys: Sequence[str],
         apart: Sequence[int],
         merge: Callable[[Content], Content] | None = None,
@@ -212,7 +211,7 @@ class Pane:
             content = merged.arrived(several[-1], keys)
             self._replace(low, high, [PaneTable(content, content.arrivals, content.nbytes)])
 
-    def change(self, parts: Parts, keys: Sequence[str]) -> PaneChange:
+    def change(self, parts: Merging, keys: Sequence[str]) -> PaneChange:
         """What to store since the last call."""
         loose = self._first_loose
         kept = sum(table.pieces for table in self._tables[:loose])

@@ -19,6 +19,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.operators.windows.event_times import EventTimes, Rows
 from penstock.operators.windows.held_partials import Held, HeldBySets, HeldSessions
+from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import Envelope
 from penstock.plan.times import BEFORE_ALL, EARLIEST
@@ -65,7 +66,7 @@ class PanePlan:
     keys: tuple[PaneColumn, ...]
     arguments: tuple[PaneColumn, ...]
     raising: tuple[str, ...]
-    parts: Parts
+    parts: RankedParts | Parts
     pane: int
     offset: int
     gap: int | None = None

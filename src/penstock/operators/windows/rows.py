@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts, lower, overflowed
 from penstock.operators.windows.content import Content
+from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import shared_codes
 from penstock.plan.windows import WindowPlan
 
@@ -57,7 +58,10 @@ def by_touch(now: pa.Table, new: pa.Table, keys: Sequence[str]) -> tuple[pa.Tabl
 
 def differences(before: pa.Table, now: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """The rows of `now` that `before` does not hold, and what that said of their groups."""
-    old, new = shared_codes([before, now], now.column_names)
+    whole = [before, now]
+    if any(pa.types.is_nested(field.type) for field in now.schema):
+        whole = [flattened(table) for table in whole]
+    old, new = shared_codes(whole, whole[1].column_names)
     changed = now.filter(pa.array(~np.isin(new, old)))
     told, telling = shared_codes([before, changed], keys)
     return changed, before.filter(pa.array(np.isin(told, telling)))

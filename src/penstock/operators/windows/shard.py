@@ -19,8 +19,10 @@ from penstock.operators.windows.arrival_steps import ArrivalStep, by_step, witho
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.history import Beyond, FinalWindows
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
+from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard_state import ShardState, read_state, stored_state
 from penstock.operators.windows.slack_policies import policy_of
+from penstock.plan.rankings import RankedPlan
 from penstock.plan.times import AFTER_ALL
 from penstock.plan.windows import WindowPlan
 
@@ -69,7 +71,7 @@ class RunningPlan:
 
     Attributes:
         id: names its state; never used again for other views.
-        views: those that share keys and condition, were declared together and are not dropped.
+        views: those that share keys and condition, were declared together and are not dropped; rankings are all alike.
         parts: what envelopes hold of each group, that of dropped views included.
         arguments: (name, type) of the columns of the parts.
         time: the argument whose largest value is when a group was touched last; None: groups stay for good.
@@ -78,8 +80,8 @@ class RunningPlan:
     """
 
     id: int
-    views: tuple[WindowPlan, ...]
-    parts: Parts
+    views: tuple[RankedPlan | WindowPlan, ...]
+    parts: RankedParts | Parts
     arguments: tuple[tuple[str, pa.DataType], ...]
     time: str | None = None
     ttl: int | None = None
@@ -88,7 +90,7 @@ class RunningPlan:
     @property
     def keys(self) -> list[str]:
         """The grouping columns."""
-        return [name for name, _ in self.views[0].keys]
+        return [name for name, _ in self.views[0].grouping]
 
 
 @dataclass(frozen=True, slots=True)

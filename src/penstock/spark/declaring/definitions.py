@@ -185,7 +185,7 @@ def define_deadline(
 
 def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Source) -> None:
     """Makes sure that a window view on a stream can be answered: Spark's aggregates, the names of columns, its time."""
-    calls = [call for call in flat.aggregates if not call.is_users]
+    calls = [call for call in flat.aggregates if not call.is_users and flat.ranking is None]
     # error bounds follow those that are called
     for call, aggregate in zip(calls, bound.plan.aggregates, strict=False):
         if aggregate.function not in FUNCTIONS:

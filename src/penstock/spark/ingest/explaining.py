@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.monitor.figures import counted
+from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import RunningPlan
+from penstock.plan.rankings import ROW_NUMBER, OrderKey, RankedPlan, Ranking
 from penstock.plan.windows import Aggregate
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
@@ -25,6 +29,8 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
         keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
         if isinstance(operator, RunningPlan):
             kept = "its state grows with its groups"
+            if isinstance(operator.parts, RankedParts):
+                kept = "its state grows with its partitions"
             if operator.ttl is not None:
                 kept = f"a group leaves the state after {operator.ttl / 1e6:g} s of event time without tuples"
             if operator.session is not None:
@@ -58,7 +64,12 @@ def state_words(name: str, query: Query) -> str | None:
         )
     if not isinstance(query, WindowQuery) or not query.keys or query.over is not None:
         return None
-    ttl = query.hints.state_ttl
+    ttl, ranking = query.hints.state_ttl, query.ranking
+    if ranking is not None and ttl is None:
+        is_one_row = ranking.function == ROW_NUMBER and ranking.limit == 1
+        kept = "one row" if is_one_row else f"the rows of the first {counted(ranking.limit, 'place')}"
+        remedy = " If their number grows without end, add the hint STATE_TTL('1 day')." if is_one_row else ""
+        return f"the state of view {name} keeps {kept} of every partition; only disk space limits the number of partitions.{remedy}"
     if ttl is None:
         return (
             f"the state of view {name} keeps every group; only disk space limits it. If the number of groups grows without end, add "
@@ -85,6 +96,9 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
+    if isinstance(view.plan, RankedPlan):
+        again = "; computed again from all rows of that view at each change" if is_derived else ""
+        return f"ranking: {_ranking(view.plan.ranking, expressions)}{having}{again}"
     if view.plan.is_running:
         again = " computed again from all rows of that view at each change;" if is_derived else ""
         sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"
@@ -96,6 +110,21 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     chosen = view.plan.slack_policy
     promise = most if chosen.policy == "required" else f"no promise of an error ({most})"
     return f"{told}; slack policy {chosen}: {promise}"
+
+
+def _ranking(ranking: Ranking, expressions: Mapping[str, str]) -> str:
+    """Which tuples a ranking keeps, in words."""
+
+    def by(key: OrderKey) -> str:
+        nulls = (
+            ""
+            if key.nulls_first is not key.is_descending
+            else f" NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        )
+        return f"{expressions.get(key.argument, key.argument)}{' DESC' if key.is_descending else ''}{nulls}"
+
+    order = ", ".join(map(by, ranking.order))
+    return f"{ranking.function} <= {ranking.limit} of each partition, by {order}"
 
 
 def explain_bound(bound: BoundSelections) -> list[str]:

@@ -11,8 +11,10 @@ import pyarrow as pa
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import OperatorPlan, RunningPlan, SessionPlan, WindowProgram
 from penstock.plan.expressions import Derived, ExpressionHost
+from penstock.plan.rankings import RankedPlan
 from penstock.plan.windows import ALL_TIME, Aggregate, WindowPlan
 from penstock.settings import Settings
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
@@ -89,6 +91,8 @@ def sharing(
         own = bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound)
         if query.is_running:
             own += query.hints.state_ttl, query.hints.backfill, query.gap
+        if isinstance(bound.plan, RankedPlan):
+            own += bound.plan.ranking, bound.plan.aggregates
         is_whole = bound.condition is None or query.is_running
         known = of_conditions.setdefault((own, bound.condition), [])
         aggregates = set(bound.plan.aggregates)
@@ -197,6 +201,7 @@ def compile_windows(
             )
             running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_], session))
             continue
+        assert isinstance(plan.parts, Parts), "rankings are running views"
         begun = members[0][0].beginning
         floors = tuple(
             (each.definition.name, each.beginning.floor)
@@ -261,6 +266,10 @@ def _operator(
         for aggregate in each.plan.aggregates:
             if aggregate.argument is not None:
                 arguments.setdefault(aggregate.argument, f"_x{len(arguments)}")
+    if isinstance(first, RankedPlan):
+        for key in first.ranking.order:
+            arguments.setdefault(key.argument, f"_x{len(arguments)}")
+    columns = tuple(arguments.values())
     if touched is not None:
         name = arguments.setdefault(touched, f"_x{len(arguments)}")
         kept.append(Aggregate("max", name, types[touched]))
@@ -277,21 +286,30 @@ def _operator(
         )
         for each in bound
     ]
+    views = [_ordered(view, arguments) if isinstance(view, RankedPlan) else view for view in views]
     pane = gcd(*(each.plan.windows.pane for each in bound))
     plan = PanePlan(
         id=id_,
         selections=selections,
         keys=tuple(
-            PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.keys)
+            PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.grouping)
         ),
         arguments=tuple(PaneColumn(column, name, types[column]) for column, name in arguments.items()),
         raising=raising(bound[0]),
-        parts=Parts.of([*(aggregate for view in views for aggregate in view.aggregates), *kept]),
+        parts=RankedParts(view.ranking, columns, arguments.get(touched or ""))
+        if isinstance(view := views[0], RankedPlan)
+        else Parts.of([*(aggregate for view in views for aggregate in view.aggregates), *kept]),
         pane=pane,
         offset=first.windows.start % pane,
         gap=first.gap,
     )
     return plan, views
+
+
+def _ordered(view: RankedPlan, arguments: Mapping[str, str]) -> RankedPlan:
+    """A ranking over the arguments of its operator."""
+    order = tuple(replace(each, argument=arguments[each.argument]) for each in view.ranking.order)
+    return replace(view, ranking=replace(view.ranking, order=order))
 
 
 def _time(every: Sequence[BoundWindow], derived: Mapping[str, Derived], event_time: str | None) -> str | None:

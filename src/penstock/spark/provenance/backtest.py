@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.errors import InputError
+from penstock.errors import InputError, UnsupportedError
 from penstock.provenance import Backtest, Count, Passed
 from penstock.spark.analysis.gate import computed, queried, tried
 from penstock.spark.declaring.declared import Declared
@@ -100,6 +100,9 @@ def backtest(spark: SparkSession, declared: Declared, view: str, wanted: Wanted)
     name = declared.view_name(view)
     flat = flatten(declared.views[name].query, declared.queries)
     refuse_union(name, flat)
+    if isinstance(flat, WindowQuery) and flat.ranking is not None:
+        message = f"View {name} is a ranking, which a backtest cannot answer yet. Run its text with spark.sql over the stored tuples."
+        raise flat.window_clause.error(UnsupportedError, message, 0, len(flat.window_clause.text))
     assert not isinstance(flat, UnionQuery), "it was refused"
     read = _Read(spark, declared, wanted)
     try:

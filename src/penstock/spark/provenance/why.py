@@ -138,6 +138,8 @@ def _whole(
     if isinstance(flat, WindowQuery) and flat.is_running:
         note = (
             "The view has no window: it counts every tuple that its conditions keep, whatever the event time."
+            if flat.gap is None and flat.ranking is None
+            else "The view ranks every tuple that its conditions keep: the tuple has a row if its place is within the bound."
             if flat.gap is None
             else f"The tuple opens or extends a session of its keys, for {flat.gap / 1e6:g} s from its event time. Without a "
             "usable event time it is in no session."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.operators.windows.flattening import flattened
 from penstock.spark.results.window_schemas import FINAL, REVISION, ROW, marks_in, newest_by
 
 #: where rows of several operators are: which one a row is of
@@ -20,9 +21,11 @@ def newest_rows(table: pa.Table) -> pa.Table:
     """
     marks = marks_in(table.column_names)
     flat = pa.Table.from_struct_array(table.column(ROW).combine_chunks())
-    keys = [f"_key{number}" for number in range(flat.num_columns)]
+    # a window among the keys of a ranking is taken apart
+    comparable = flattened(flat) if any(pa.types.is_nested(kind) for kind in flat.schema.types) else flat
+    keys = [f"_key{number}" for number in range(comparable.num_columns)]
     places = pa.array(range(table.num_rows), pa.int64())
-    numbered = flat.rename_columns(keys)
+    numbered = comparable.rename_columns(keys)
     order = newest_by((marks[FINAL], OPERATOR, marks[REVISION]), flat.column_names)
     order = [name for name in order if name in table.column_names]
     for name in order:

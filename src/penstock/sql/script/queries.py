@@ -23,6 +23,7 @@ from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
 from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.ranking_parsing import is_ranking, parse_ranking
 
 #: how a view calls an aggregate of the user's
 _FORM = "SELECT /*+ DEADLINE('3 seconds') */ ... GROUP BY window(time, 'size')"
@@ -70,6 +71,8 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
             whole(script, tokens),
         )
     refuse_membership(script, tokens)
+    if is_ranking(tokens):
+        return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}
     if is_join(tokens):
         _refuse_aggregates(script, tokens, users, _NEEDED)

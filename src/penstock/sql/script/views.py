@@ -107,6 +107,14 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
             for call in rewritten.aggregates
         ),
         below=below.projection,
+        ranking=rewritten.ranking
+        and replace(
+            rewritten.ranking,
+            order=tuple(
+                replace(each, expression=names.in_text(each.expression, each.clause))
+                for each in rewritten.ranking.order
+            ),
+        ),
     )
 
 

@@ -18,7 +18,10 @@ _WINDOWS = {"window", "session_window", "window_time"}
 _GROUPED = "needs GROUP BY window(...), because a stream never ends"
 _REFUSED = {
     exp.AggFunc: (f"An aggregate function {_GROUPED}", ALLOWED_WINDOW),
-    exp.Window: ("A window function is not supported yet", ALLOWED),
+    exp.Window: (
+        "A window function is not supported here; a ranking with a bound is: add QUALIFY ROW_NUMBER() OVER (...) <= 10",
+        ALLOWED,
+    ),
     exp.Query: ("A subquery is not supported yet; make it a view, or JOIN the static table", ALLOWED),
     exp.UDTF: ("A function that returns several rows is not supported yet", ALLOWED),
     exp.Aliases: ("A list of names is not supported yet", ALLOWED),

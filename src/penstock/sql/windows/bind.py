@@ -11,6 +11,7 @@ from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, Uns
 from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
 from penstock.plan.names import free_name
+from penstock.plan.rankings import PLACE_TYPE, RankedPlan
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
@@ -18,8 +19,10 @@ from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
+from penstock.sql.windows.ranking import expanded, kept_types, ordered_by, ranked, row_number_names
 
 #: what the early answers of a view without MAX_ERROR may be off by
 DEFAULT_BOUND = ErrorBound(0.05, 0.05)
@@ -59,7 +62,7 @@ class BoundWindow:
         having: the condition on groups, as `BoundOutput.expression`; None if all are kept.
     """
 
-    plan: WindowPlan
+    plan: RankedPlan | WindowPlan
     derived: tuple[Derived, ...]
     condition: str | None
     window_type: pa.DataType
@@ -109,18 +112,24 @@ class WindowBinder:
             UnsupportedError: a grouping key or argument that Penstock does not compare as Spark does.
             SqlError: anything else that Spark refuses. In all cases with the place underlined.
         """
+        if query.ranking is not None:
+            query = expanded(query, list(self._columns.values()))
         self._refuse_shadowed(query)
         time = self._time(query) if query.time else None
-        keys = self._keys(query)
+        # over another view Spark groups, by windows too
+        by_spark = query.ranking is not None and query.over is not None
+        written = [(key.expression, key.clause) for key in query.keys]
+        keys = self._compared(written, "A grouping key", may_be_windows=by_spark)
         arguments = self._arguments(query)
         results = self._results(query, arguments, users)
+        order = self._compared(ordered_by(query), "A column of ORDER BY")
         texts = QueryTexts(query, self._host.stream)
         written = self._written(query, texts)
         groups = self._schema_of(texts.over_groups())
         outputs = _outputs(query, written, groups)
         window = groups.field(0).type
         self._check_over_groups(query, window, keys, results)
-        used = [*keys, *(argument for own in arguments for argument in own)]
+        used = [*keys, *(argument for own in arguments for argument in own), *order]
         if time is not None:
             moment = window.field(0).type
             if time.type != moment:
@@ -145,10 +154,12 @@ class WindowBinder:
                 for call, own, result in called
                 if not call.is_users
             ),
-            _bound(query),
+            query.hints.max_error or DEFAULT_BOUND,
             slack=query.hints.slack,
             gap=query.gap,
         )
+        if query.ranking is not None:
+            plan = ranked(plan, query.ranking, [names[each] for each in order])
         calls = (
             UserCall(users[call.function].name, tuple(names[each] for each in own), result)
             for call, own, result in called
@@ -157,16 +168,18 @@ class WindowBinder:
         return BoundWindow(plan, derived, query.where, window, outputs, _having(query)), tuple(calls)
 
     def _refuse_shadowed(self, query: WindowQuery) -> None:
-        """Spark groups by a column of the source rather than by an alias of the same name."""
+        """Spark groups and qualifies by a column of the source rather than by an alias of the same name."""
         below = query.below or ()
         visible = {output.name.upper() for output in below if output.name is not None}
         if query.below is None or any(output.is_star for output in below):
             visible |= self._columns.keys()
         keys = {_single_name(key.clause.text) for key in query.keys}
-        for entry in query.group_by:
+        for entry in query.group_by if query.ranking is None else query.ranking.aliases:
             name = _single_name(entry.text) if not entry.is_qualified() else None
             if name is not None and name in visible and name not in keys:
-                message = "This is also the name of a source column, and Spark groups by that column. Rename the alias."
+                message = (
+                    "This is also the name of a source column, and Spark takes that column. Rename the alias."
+                )
                 raise entry.error(UnsupportedError, message, 0, len(entry.text))
 
     def _time(self, query: WindowQuery) -> _Used:
@@ -178,13 +191,16 @@ class WindowBinder:
             raise query.time_clause.error(TypeMismatchError, message, 0, len(query.time_clause.text))
         return time
 
-    def _keys(self, query: WindowQuery) -> list[_Used]:
-        keys = self._typed([(key.expression, key.clause) for key in query.keys])
-        plain = self._host.plain([key.expression for key in query.keys])
-        for key, used, compared in zip(query.keys, keys, plain, strict=True):
-            if not compared:
-                raise _uncompared(key.clause, used.type, "A grouping key")
-        return keys
+    def _compared(
+        self, written: Sequence[tuple[str, Clause]], what: str, *, may_be_windows: bool = False
+    ) -> list[_Used]:
+        """Expressions whose values are compared as Spark does; `what` names them in messages."""
+        typed = self._typed(written)
+        plain = self._host.plain([text for text, _ in written])
+        for (_, clause), used, compared in zip(written, typed, plain, strict=True):
+            if not compared and not (may_be_windows and is_window_type(used.type)):
+                raise uncompared(clause, used.type, what)
+        return typed
 
     def _arguments(self, query: WindowQuery) -> list[list[_Used]]:
         """The arguments of the aggregates."""
@@ -199,18 +215,25 @@ class WindowBinder:
                 if not next(plain) and (
                     call.function in _HASHING or (call.function in _ORDERING and is_string)
                 ):
-                    raise _uncompared(call.clause, argument.type, "The argument")
+                    raise uncompared(call.clause, argument.type, "The argument")
         return found
 
     def _results(
         self, query: WindowQuery, arguments: list[list[_Used]], users: Mapping[str, AggregateSignature]
     ) -> list[pa.DataType]:
         """The types of the aggregates' results; casts the arguments as Spark does."""
+        if query.ranking is not None:
+            return kept_types(
+                [
+                    (call, [each.type for each in own])
+                    for call, own in zip(query.aggregates, arguments, strict=True)
+                ]
+            )
         known = iter(self._aggregated([call for call in query.aggregates if not call.is_users]))
         results: list[pa.DataType] = []
         for call, own in zip(query.aggregates, arguments, strict=True):
             if call.is_users:
-                results.append(_users_result(call, own, users[call.function]))
+                results.append(users_result(call, [each.type for each in own], users[call.function]))
                 continue
             found = next(known)
             results.append(found.result)
@@ -262,6 +285,7 @@ class WindowBinder:
         """Makes sure that what is computed from groups can be."""
         named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
         named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
+        named += [(name, PLACE_TYPE) for name in row_number_names(query)]
         expressions = [each for each in (*query.outputs, *query.having) if not each.expression.isidentifier()]
         if not expressions:
             return
@@ -310,21 +334,6 @@ class _Used:
         return self.expression if self.cast is None else f"CAST({self.expression} AS {self.cast})"
 
 
-def _users_result(call: AggregateCall, arguments: Sequence[_Used], known: AggregateSignature) -> pa.DataType:
-    """The type of a call of an aggregate of the user's, whose arguments are as many as it takes and have types it can be given."""
-    place = call.clause
-    if not known.arity.allows(len(arguments)):
-        message = f"Your aggregate {known.name} takes {known.arity}, not {len(arguments)}."
-        raise place.error(TypeMismatchError, message, 0, len(place.text))
-    for argument in arguments:
-        if pa.types.is_null(argument.type):
-            message = "An argument is NULL in every tuple: CAST it to a type."
-            raise place.error(TypeMismatchError, message, 0, len(place.text))
-        if argument.type == pa.month_day_nano_interval():
-            raise _uncompared(place, argument.type, "An argument")
-    return known.type
-
-
 def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple[BoundOutput, ...]:
     """The outputs, where Spark finds the types in both readings of the query that it should."""
     found: list[BoundOutput] = []
@@ -358,10 +367,6 @@ def _having(query: WindowQuery) -> str | None:
     return " AND ".join(f"({condition.expression})" for condition in query.having)
 
 
-def _bound(query: WindowQuery) -> ErrorBound:
-    return query.hints.max_error or DEFAULT_BOUND
-
-
 def _widened(kind: pa.DataType, wider: pa.DataType) -> bool:
     """Whether an argument may stay of its type where Spark makes a DOUBLE of it."""
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
@@ -371,12 +376,6 @@ def _widened(kind: pa.DataType, wider: pa.DataType) -> bool:
 def _bare(kind: pa.DataType) -> str:
     """A type without what it says about NULLs."""
     return str(kind).replace(" not null", "")
-
-
-def _uncompared(place: Clause, kind: pa.DataType, what: str) -> UnsupportedError:
-    collated = ", its collation being another than binary" if pa.types.is_string(kind) else ""
-    message = f"{what} of type {spark_name(kind)} is not supported here{collated}."
-    return place.error(UnsupportedError, message, 0, len(place.text))
 
 
 def _single_name(text: str) -> str | None:

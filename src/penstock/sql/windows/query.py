@@ -87,6 +87,43 @@ class BeneathJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderEntry:
+    """An item of `ORDER BY` of a ranking.
+
+    Attributes:
+        expression: Spark SQL text over the source's columns.
+        is_descending, nulls_first: see `penstock.plan.rankings.OrderKey`.
+        clause: where the expression was written.
+    """
+
+    expression: str
+    is_descending: bool
+    nulls_first: bool
+    clause: Clause
+
+
+@dataclass(frozen=True, slots=True)
+class RankingClause:
+    """What makes a running view a ranking.
+
+    Attributes:
+        function: one of `penstock.plan.rankings.RANKINGS`.
+        order: what tuples of a partition are ordered by.
+        limit: the largest place that is kept.
+        items: the SELECT list as it was written.
+        inner: that of the query in FROM that ranks, as Spark may analyse it; None: the ranking is in the query itself.
+        aliases: names of the SELECT list in QUALIFY, where they were written.
+    """
+
+    function: str
+    order: tuple[OrderEntry, ...]
+    limit: int
+    items: tuple[Clause, ...]
+    inner: tuple[Clause, ...] | None
+    aliases: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WindowQuery:
     """A window view on one table or view, or a running view.
 
@@ -111,6 +148,8 @@ class WindowQuery:
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
         over: of an aggregation over a window or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
         inner: the UNION ALL in FROM, whose name `source` is; None: FROM names a table or view.
+        ranking: what makes it a ranking: its `keys` are those of the partition, its `aggregates` columns of the kept tuples and the place, and
+            its `outputs` may be `*`. None: it aggregates.
         hints: Penstock's hints.
         gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
     """
@@ -131,6 +170,7 @@ class WindowQuery:
     selected: tuple[WindowQuery, SelectQuery] | None = None
     over: Beneath | BeneathJoin | None = None
     inner: UnionQuery | None = None
+    ranking: RankingClause | None = None
     hints: Hints = field(default_factory=Hints)
     gap: int | None = None
 
@@ -142,6 +182,8 @@ class WindowQuery:
     @property
     def items(self) -> tuple[Clause, ...]:
         """The SELECT list as it was written; () for `*` alone."""
+        if self.ranking is not None and self.selected is None:
+            return self.ranking.items
         if self.selected is None:
             return tuple(output.clause for output in self.outputs)
         return tuple(output.clause for output in self.selected[1].projection or ())

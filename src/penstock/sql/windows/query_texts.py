@@ -8,7 +8,8 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.text.query import Output
-from penstock.sql.windows.query import WHOLE, WINDOW_NAME, WindowQuery, aggregate_name
+from penstock.sql.windows.query import WHOLE, WINDOW_NAME, RankingClause, WindowQuery, aggregate_name
+from penstock.sql.windows.ranking import row_number_names
 
 
 class QueryTexts:
@@ -51,6 +52,9 @@ class QueryTexts:
             window = f"named_struct('{WHOLE}', TRUE)"
         columns = [f"{window} AS {WINDOW_NAME}"]
         columns += [f"({key.expression}) AS {key.name}" for key in query.keys]
+        if query.ranking is not None:
+            self._add(f"\nFROM (SELECT {', '.join([*columns, *_kept(query)])}\nFROM {self._stream})")
+            return self._finished()
         columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
         groups = ", ".join(
             [*([window] if query.time else []), *(f"({key.expression})" for key in query.keys)]
@@ -64,6 +68,9 @@ class QueryTexts:
         items = alone or query.items
         self._add("SELECT " if items else "SELECT *")
         self._list((clause.text, clause) for clause in items)
+        if query.selected is None and query.ranking is not None:
+            self._ranked(query.ranking)
+            return
         if query.selected is None:
             self._add(f"\nFROM {self._source()}" + ("\nGROUP BY " if query.group_by else ""))
             self._list((clause.text, clause) for clause in query.group_by)
@@ -79,6 +86,15 @@ class QueryTexts:
         if conditions and alone is None:
             self._add(before)
             self._list((clause.text, clause) for clause in conditions)
+
+    def _ranked(self, ranking: RankingClause) -> None:
+        """Adds what a ranking selects from; places are constants there, as they have the same type."""
+        if ranking.inner is None:
+            self._add(f"\nFROM {self._source()}")
+            return
+        self._add("\nFROM (SELECT ")
+        self._list((clause.text, clause) for clause in ranking.inner)
+        self._add(f"\nFROM {self._source()})")
 
     def _source(self) -> str:
         below = self._query.below
@@ -102,6 +118,14 @@ class QueryTexts:
 
     def _finished(self) -> PlacedText:
         return PlacedText("".join(self._written), tuple(self._pieces), self._query.window_clause)
+
+
+def _kept(query: WindowQuery) -> list[str]:
+    """The columns of the kept tuples of a ranking and their places, which are constants here."""
+    return [f"1 AS {name}" for name in row_number_names(query)] + [
+        f"{f'({call.arguments[0]})' if call.arguments else '1'} AS {aggregate_name(number)}"
+        for number, call in enumerate(query.aggregates)
+    ]
 
 
 def _item(output: Output) -> str:

@@ -34,6 +34,11 @@ def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
         UnknownNameError: a name that the window view does not put out.
         UnsupportedError: what is no scalar expression of its columns.
     """
+    for output in below.outputs:
+        if output.expression == "*":
+            place = selection.source_clause
+            message = f"{selection.source} is a ranking with `*` in its SELECT list; a selection over it needs names. Name its columns there."
+            raise place.error(UnsupportedError, message, 0, len(place.text))
     over = Over(below)
     outputs: list[GroupExpression] = []
     if selection.projection is None:

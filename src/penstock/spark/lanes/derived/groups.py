@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from collections.abc import Sequence
 
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from penstock.plan.rankings import DENSE_RANK, RANK, ROW_NUMBER, OrderKey, RankedPlan
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.recovery.messages import quoted
@@ -34,26 +37,80 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: 
         columns: its columns.
     """
     frame = _usable(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
-    keys = [F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.keys)]
+    keys = [
+        F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.grouping)
+    ]
+    grouped = (
+        _ranked(frame, view.plan, keys)
+        if isinstance(view.plan, RankedPlan)
+        else _grouped(spark, view, frame, keys)
+    )
+    if view.having is not None:
+        grouped = grouped.where(_holds(spark, view.having))
+    own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
+    row = F.struct(
+        *(F.col(f"{WINDOW_NAME}.{part.name}").alias(part.name) for part in view.window_type),
+        *(F.col(key_name(number)).alias(f"k{number}") for number in range(len(view.plan.keys))),
+    )
+    schema = own_schema(view).append(pa.field(ROW, row_type(view)))
+    return grouped.select(*own, row.alias(ROW)).toArrow().rename_columns(schema.names).cast(schema)
+
+
+def _grouped(spark: SparkSession, view: BoundWindow, frame: DataFrame, keys: Sequence[Column]) -> DataFrame:
+    """The window, keys and aggregates of each group."""
     aggregates = [
         computed(spark, _call(each)).alias(aggregate_name(number))
         for number, each in enumerate(view.plan.aggregates)
     ]
     every = F.count(F.lit(1)).alias(_COUNT), *aggregates
     if view.plan.is_running:
-        whole = F.struct(F.lit(True).alias(WHOLE)).alias(WINDOW_NAME)
-        grouped = frame.groupBy(*keys).agg(*every).withColumn(WINDOW_NAME, whole)
-    else:
-        grouped = frame.groupBy(_window(spark, view).alias(WINDOW_NAME), *keys).agg(*every)
-    if view.having is not None:
-        grouped = grouped.where(_holds(spark, view.having))
-    own = [tried(spark, output.expression).alias(output.name) for output in view.outputs]
-    row = F.struct(
-        *(F.col(f"{WINDOW_NAME}.{part.name}").alias(part.name) for part in view.window_type),
-        *(F.col(key_name(number)).alias(f"k{number}") for number in range(len(keys))),
-    )
-    schema = own_schema(view).append(pa.field(ROW, row_type(view)))
-    return grouped.select(*own, row.alias(ROW)).toArrow().rename_columns(schema.names).cast(schema)
+        return frame.groupBy(*keys).agg(*every).withColumn(WINDOW_NAME, _whole())
+    return frame.groupBy(_window(spark, view).alias(WINDOW_NAME), *keys).agg(*every)
+
+
+def _ranked(frame: DataFrame, plan: RankedPlan, keys: Sequence[Column]) -> DataFrame:
+    """The window, keys and columns of the rows that a ranking keeps.
+
+    Rows that are equal in its order are ordered by their other columns.
+    """
+    ranking = plan.ranking
+    order = [_ordering(each) for each in ranking.order]
+    kinds = {name: frame.schema[name].dataType for name in frame.columns}
+    others = [F.col(quoted(name)).asc_nulls_first() for name, kind in kinds.items() if _is_orderable(kind)]
+    within = Window.partitionBy(*(F.col(quoted(name)) for name, _ in plan.grouping))
+    every = {
+        ROW_NUMBER: F.row_number().over(within.orderBy(*order, *others)),
+        RANK: F.rank().over(within.orderBy(*order)),
+        DENSE_RANK: F.dense_rank().over(within.orderBy(*order)),
+    }
+    columns = [
+        (F.col(quoted(each.argument)) if each.argument is not None else every[each.function]).alias(
+            aggregate_name(number)
+        )
+        for number, each in enumerate(plan.aggregates)
+    ]
+    places = [every[ROW_NUMBER].alias(key_name(number)) for number in range(len(keys), len(plan.keys))]
+    ranked = frame.select(*keys, *places, *columns, _whole(), every[ranking.function].alias(_COUNT))
+    return ranked.where(F.col(_COUNT) <= ranking.limit)
+
+
+def _ordering(key: OrderKey) -> Column:
+    column = F.col(quoted(key.argument))
+    if key.is_descending:
+        return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()
+
+
+def _is_orderable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_orderable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_is_orderable(field.dataType) for field in kind)
+    return not isinstance(kind, MapType | VariantType)
+
+
+def _whole() -> Column:
+    return F.struct(F.lit(True).alias(WHOLE)).alias(WINDOW_NAME)
 
 
 def _window(spark: SparkSession, view: BoundWindow) -> Column:
@@ -66,8 +123,10 @@ def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFram
     if view.condition is not None:
         rows = rows.where(_holds(spark, view.condition))
     plan, derived = view.plan, {each.name: each for each in view.derived}
-    used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.keys)]
+    used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.grouping)]
     used += [each.argument for each in plan.aggregates if each.argument is not None]
+    if isinstance(plan, RankedPlan):
+        used += [each.argument for each in plan.ranking.order]
     plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
     # a struct tells NULL from what could not be computed
     values = [boxed(spark, each.expression).alias(each.name) for each in derived.values()]

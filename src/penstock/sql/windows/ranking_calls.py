@@ -1,0 +1,155 @@
+"""Ranking calls: `ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)`, and what stands in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.plan.rankings import RANKINGS
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
+from penstock.sql.windows.query import OrderEntry
+
+ALLOWED_RANKING = (
+    "Allowed: SELECT expressions FROM (SELECT ..., ROW_NUMBER() OVER (PARTITION BY keys ORDER BY columns) AS place FROM one table or view "
+    "WHERE condition) WHERE place <= 10; or QUALIFY; also RANK and DENSE_RANK."
+)
+#: in the place of the place, until it is known whether it is a key
+PLACE = "__penstock_place"
+
+
+@dataclass(frozen=True, slots=True)
+class RankingCall:
+    """A ranking call: `ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)`.
+
+    Attributes:
+        function: in lower case.
+        partition: the expressions of PARTITION BY.
+        order: the items of ORDER BY.
+        spelled: the whole call, blanks, case and quotes apart.
+        clause: the whole call.
+    """
+
+    function: str
+    partition: tuple[Clause, ...]
+    order: tuple[OrderEntry, ...]
+    spelled: tuple[str, ...]
+    clause: Clause
+
+
+def without_calls(clause: Clause) -> tuple[Clause, list[RankingCall]]:
+    """A clause with `PLACE` for its ranking calls, and these."""
+    tokens = tokenize(clause.text, clause.start, clause.script)
+    calls: list[tuple[int, int, RankingCall]] = []
+    position = 0
+    while position < len(tokens):
+        if tokens[position].token_type is TokenType.OVER:
+            message = "This window function is not supported yet."
+            token = tokens[position]
+            raise clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}", token.start, token.end + 1)
+        if not is_call(tokens, position) or tokens[position].text.lower() not in RANKINGS:
+            position += 1
+            continue
+        first = tokens[position]
+        _, end = arguments(tokens, position + 1)
+        call, position = _read_call(clause, tokens, position, end)
+        calls.append((first.start, tokens[position - 1].end + 1, call))
+    text = clause.text
+    for start, stop, _ in reversed(calls):
+        text = text[:start] + PLACE + text[stop:]
+    return (Clause(text, clause.script, clause.start) if calls else clause), [call for _, _, call in calls]
+
+
+def _read_call(clause: Clause, tokens: Sequence[Token], position: int, end: int) -> tuple[RankingCall, int]:
+    """The call at a position, whose arguments end at `end`, and the position behind it."""
+
+    def written(first: int, last: int) -> Clause:
+        start, stop = tokens[first].start, tokens[last - 1].end + 1
+        return Clause(clause.text[start:stop], clause.script, clause.start + start)
+
+    function = tokens[position].text.lower()
+    whole = written(position, end)
+    if end - position != 3:
+        raise refused(whole, f"{function.upper()} has no arguments.")
+    if end + 1 >= len(tokens) or tokens[end].token_type is not TokenType.OVER:
+        raise refused(whole, f"{function.upper()}() needs OVER (PARTITION BY ... ORDER BY ...).")
+    if tokens[end + 1].token_type is not TokenType.L_PAREN:
+        raise refused(written(end, end + 2), "A named window is not supported. Write what it is made of.")
+    _, last = arguments(tokens, end + 1)
+    whole = written(position, last)
+    kinds = [token.token_type for token in tokens[end + 2 : last - 1]]
+    if TokenType.ORDER_BY not in kinds:
+        raise refused(whole, "A ranking needs ORDER BY.")
+    order = end + 2 + kinds.index(TokenType.ORDER_BY)
+    if kinds[0] not in (TokenType.PARTITION_BY, TokenType.ORDER_BY):
+        raise refused(written(end + 2, last - 1), "Expected PARTITION BY or ORDER BY here.")
+    for number in range(order, last - 1):
+        if tokens[number].token_type in (TokenType.ROWS, TokenType.RANGE):
+            raise refused(written(number, last - 1), "A ranking has no frame. Remove this.")
+    partition = _entries(tokens, end + 3, order, whole) if order > end + 2 else []
+    ordered = _entries(tokens, order + 1, last - 1, whole)
+    return (
+        RankingCall(
+            function,
+            tuple(written(*entry) for entry in partition),
+            tuple(_ordered(tokens, entry, written) for entry in ordered),
+            spelling(tokens[position:last]),
+            whole,
+        ),
+        last,
+    )
+
+
+def _ordered(
+    tokens: Sequence[Token], entry: tuple[int, int], written: Callable[[int, int], Clause]
+) -> OrderEntry:
+    first, last = entry
+    nulls: bool | None = None
+    if last - first > 2 and tokens[last - 2].text.upper() == "NULLS":
+        nulls = tokens[last - 1].text.upper() == "FIRST"
+        last -= 2
+    is_descending = tokens[last - 1].token_type is TokenType.DESC
+    if tokens[last - 1].token_type in (TokenType.ASC, TokenType.DESC):
+        last -= 1
+    clause = written(first, last) if last > first else written(*entry)
+    if last == first:
+        raise clause.error(SqlError, "Expected an expression here.", 0, len(clause.text))
+    return OrderEntry(clause.text, is_descending, not is_descending if nulls is None else nulls, clause)
+
+
+def _entries(tokens: Sequence[Token], first: int, last: int, whole: Clause) -> list[tuple[int, int]]:
+    """Token ranges between commas."""
+    found, depth, begun = [], 0, first
+    for position in range(first, last):
+        kind = tokens[position].token_type
+        depth += (kind in (TokenType.L_PAREN, TokenType.L_BRACKET)) - (
+            kind in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        )
+        if depth == 0 and kind is TokenType.COMMA:
+            found.append((begun, position))
+            begun = position + 1
+    found.append((begun, last))
+    if any(begin == end for begin, end in found):
+        raise whole.error(
+            SqlError, "An expression is missing between commas, or before the end.", 0, len(whole.text)
+        )
+    return found
+
+
+def refused(clause: Clause, message: str) -> UnsupportedError:
+    """A refusal that says what is allowed."""
+    return clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}", 0, len(clause.text))
+
+
+def outer_tokens(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens that are in no parentheses."""
+    found, depth = [], 0
+    for token in tokens:
+        depth -= token.token_type is TokenType.R_PAREN
+        if depth == 0:
+            found.append(token)
+        depth += token.token_type is TokenType.L_PAREN
+    return found

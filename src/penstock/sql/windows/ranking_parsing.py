@@ -1,0 +1,396 @@
+"""From tokens to a ranking: `QUALIFY`, or a condition on the place that a query in FROM computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.plan.rankings import ROW_NUMBER
+from penstock.plan.windows import ALL_TIME
+from penstock.sql.conditions.operands import BARE_FUNCTIONS
+from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints
+from penstock.sql.text.lexing import (
+    enclosed,
+    name_of,
+    quote,
+    spelling,
+    tokenize,
+)
+from penstock.sql.text.parts import UNSUPPORTED, Item, Parts, split_query
+from penstock.sql.windows.aggregate_calls import is_aggregate
+from penstock.sql.windows.group_expressions import columns_of
+from penstock.sql.windows.query import (
+    GroupExpression,
+    Key,
+    RankingClause,
+    WindowQuery,
+    key_name,
+)
+from penstock.sql.windows.ranking import STAR, KeptColumns
+from penstock.sql.windows.ranking_bounds import limit_of, unbounded
+from penstock.sql.windows.ranking_calls import (
+    ALLOWED_RANKING,
+    PLACE,
+    RankingCall,
+    outer_tokens,
+    refused,
+    without_calls,
+)
+
+#: hints that are about windows
+_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS")
+#: name of the query in FROM, if it has no other
+_RANKED = "__penstock_ranked"
+
+
+def is_ranking(tokens: Sequence[Token]) -> bool:
+    """Whether a query ranks tuples by itself, or has a query in FROM that does."""
+    if any(token.token_type is TokenType.QUALIFY for token in outer_tokens(tokens)):
+        return True
+    place = _query_in_from(tokens)
+    return place is not None and any(
+        token.token_type is TokenType.OVER for token in outer_tokens(tokens[place[0] + 1 : place[1]])
+    )
+
+
+def parse_ranking(script: str, tokens: Sequence[Token]) -> WindowQuery:
+    """Reads a query for which `is_ranking` holds.
+
+    Raises:
+        UnsupportedError: what no ranking may have, such as no bound of the place.
+        SqlError: what is no query of Spark, or hints that do not go with it.
+    """
+    place = _query_in_from(tokens)
+    if place is None:
+        return _Qualified(script, tokens).query()
+    return _Nested(script, tokens, place).query()
+
+
+class _Ranking:
+    """What both forms have in common: one call, columns that are kept, and a condition on the place.
+
+    Args:
+        script: the text the tokens come from.
+    """
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.call: RankingCall | None = None
+
+    def found(self, call: RankingCall) -> None:
+        """Takes in a call; all are one."""
+        if self.call is not None and call.spelled != self.call.spelled:
+            raise refused(
+                call.clause, "Several rankings in one view are not supported yet. Make each a view."
+            )
+        self.call = self.call or call
+
+    def made(
+        self,
+        parts: Parts,
+        hints: Hints,
+        lists: tuple[Sequence[Item], Sequence[Clause] | None],
+        condition: Clause,
+        scope: _Scope,
+    ) -> WindowQuery:
+        """The query.
+
+        Args:
+            parts: the clauses of the query that has the stream.
+            hints: those of the whole.
+            lists: the SELECT list of the whole; and that of the query in FROM.
+            condition: the one on the place.
+            scope: what names stand for in both.
+        """
+        call = self.call
+        if call is None:
+            raise refused(condition, "QUALIFY needs a ranking, such as ROW_NUMBER() OVER (...) <= 10.")
+        keys = _keys(call)
+        kept = KeptColumns(keys)
+        having = _over_tuples(condition, scope, kept)
+        limit, is_bound = limit_of(having, condition)
+        if call.function == ROW_NUMBER:
+            # the place is the key by which rows are told apart
+            name = key_name(len(keys)) if limit > 1 else None
+        else:
+            name, is_bound = None, False
+        outputs: list[GroupExpression] = []
+        for item in lists[0]:
+            outputs += _outputs(item, scope, kept)
+        texts = [*(output.expression for output in outputs), having]
+        if name is None and any(PLACE in text for text in texts):
+            name = kept.place(call.function, call.clause)
+        outputs = [replace(each, expression=each.expression.replace(PLACE, name or "")) for each in outputs]
+        conditions = GroupExpression(having.replace(PLACE, name or ""), None, condition)
+        _check_hints(
+            hints, self.script, is_one_row=call.function == ROW_NUMBER and limit == 1, has_keys=bool(keys)
+        )
+        return WindowQuery(
+            source=parts.source,
+            source_clause=parts.source_clause,
+            time="",
+            time_clause=call.clause,
+            windows=ALL_TIME,
+            window_clause=call.clause,
+            group_by=(),
+            keys=keys,
+            aggregates=kept.calls,
+            outputs=tuple(outputs),
+            having=() if is_bound else (conditions,),
+            conditions=() if parts.where is None else (parts.where,),
+            ranking=RankingClause(
+                call.function,
+                call.order,
+                limit,
+                tuple(item.clause for item in lists[0]),
+                None if lists[1] is None else tuple(lists[1]),
+                scope.used_in(condition) if lists[1] is None else (),
+            ),
+            hints=hints,
+        )
+
+
+class _Nested(_Ranking):
+    """`SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS place FROM stream) WHERE place <= 10`."""
+
+    def __init__(self, script: str, tokens: Sequence[Token], place: tuple[int, int]) -> None:
+        super().__init__(script)
+        first, last = tokens[place[0]], tokens[place[1]]
+        _refuse_join(script, tokens[place[0] + 1 : place[1]])
+        self._inner = split_query(script, tokens[place[0] + 1 : place[1]])
+        name = Token(TokenType.VAR, _RANKED, first.line, first.col, first.start, last.end, [])
+        self._outer = split_query(script, [*tokens[: place[0]], name, *tokens[place[1] + 1 :]])
+
+    def query(self) -> WindowQuery:
+        inner, outer = self._inner, self._outer
+        for parts in (inner, outer):
+            _refuse_groups(parts)
+        items = []
+        for item in inner.items:
+            text, calls = without_calls(item.expression)
+            for call in calls:
+                self.found(call)
+            if calls and (text.text.strip() != PLACE or item.alias is None):
+                raise refused(
+                    item.clause, "A place needs a name of its own, and nothing around it: AS place."
+                )
+            items.append((item, text))
+        scope = _Scope.of_inner(items)
+        if outer.where is None:
+            raise unbounded(self.call.clause if self.call else outer.source_clause)
+        written = [
+            Clause(f"1 AS {quote(item.alias or '')}", item.clause.script, item.clause.start)
+            if text.text.strip() == PLACE
+            else item.clause
+            for item, text in items
+        ]
+        if outer.hints and inner.hints:
+            message = "Hints are given twice. Write them behind the first SELECT."
+            raise SqlError(message, self.script, inner.hints.start, inner.hints.end)
+        hints = outer.hints or inner.hints
+        return self.made(inner, hints, (outer.items, written), outer.where, scope)
+
+
+class _Qualified(_Ranking):
+    """`SELECT ... FROM stream QUALIFY ROW_NUMBER() OVER (...) <= 10`."""
+
+    def __init__(self, script: str, tokens: Sequence[Token]) -> None:
+        super().__init__(script)
+        places = [number for number, token in enumerate(tokens) if token.token_type is TokenType.QUALIFY]
+        self._place = tokens[places[0]]
+        _refuse_join(script, tokens)
+        self._parts = split_query(script, tokens[: places[0]])
+        self._condition = tokens[places[0] + 1 :]
+        for token in outer_tokens(self._condition):
+            if token.token_type in UNSUPPORTED:
+                message = f"{UNSUPPORTED[token.token_type]} is not supported yet. {ALLOWED_RANKING}"
+                raise UnsupportedError(message, script, token.start, token.end + 1)
+        if not self._condition:
+            raise SqlError("Expected a condition here.", script, self._place.start, self._place.end + 1)
+
+    def query(self) -> WindowQuery:
+        parts = self._parts
+        _refuse_groups(parts)
+        items, written = [], []
+        for item in parts.items:
+            text, calls = without_calls(item.expression)
+            for call in calls:
+                self.found(call)
+            if calls and item.alias is None:
+                raise refused(item.clause, "A place needs a name: AS place.")
+            items.append(replace(item, expression=text))
+            named = (
+                f"{text.text.replace(PLACE, '1')} AS {quote(item.alias or '')}" if calls else item.clause.text
+            )
+            written.append(Clause(named, item.clause.script, item.clause.start))
+        first, last = self._condition[0], self._condition[-1]
+        whole = Clause(self.script[first.start : last.end + 1], self.script, first.start)
+        condition, calls = without_calls(whole)
+        for call in calls:
+            self.found(call)
+        aliases = {
+            item.alias.upper(): f"({item.expression.text})" for item in items if item.alias is not None
+        }
+        scope = _Scope(aliases, is_open=True)
+        listed = [replace(item, clause=clause) for item, clause in zip(items, written, strict=True)]
+        return self.made(parts, parts.hints, (listed, None), condition, scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What names stand for.
+
+    Attributes:
+        names: names in upper case, and expressions over the source's columns or the place.
+        is_open: whether other names are the source's columns.
+        stars: the SELECT list beneath, for `*`: (expression, name) pairs; None: `*` is that of the source.
+    """
+
+    names: Mapping[str, str]
+    is_open: bool
+    stars: tuple[tuple[str, str | None], ...] | None = None
+
+    @classmethod
+    def of_inner(cls, items: Sequence[tuple[Item, Clause]]) -> _Scope:
+        """Of what a query in FROM puts out."""
+        names, stars = {}, list[tuple[str, str | None]]()
+        for item, text in items:
+            own = item.alias or _own_name(item.expression)
+            expression = text.text.strip()
+            stars.append((expression, own))
+            if own is not None:
+                names[own.upper()] = expression if expression.isidentifier() else enclosed(expression)
+        return cls(names, any(text == STAR for text, _ in stars), tuple(stars))
+
+    def used_in(self, clause: Clause) -> tuple[Clause, ...]:
+        """The names that stand for something else, where they are written."""
+        columns = columns_of(clause, ALLOWED_RANKING)
+        return tuple(
+            Clause(clause.text[start : each.end], clause.script, clause.start + start)
+            for start, each in columns.items()
+            if each.name.upper() in self.names
+        )
+
+    def resolved(self, clause: Clause) -> str:
+        """An expression over the source's columns and the place.
+
+        Raises:
+            UnknownNameError: a name that the query in FROM does not put out.
+        """
+        text = clause.text
+        for start, column in sorted(columns_of(clause, ALLOWED_RANKING).items(), reverse=True):
+            own = column.name.upper()
+            if own in self.names:
+                text = text[:start] + self.names[own] + text[column.end :]
+            elif not self.is_open and own not in BARE_FUNCTIONS:
+                near = meant(column.name, [name.lower() for name in self.names])
+                message = f"Column {column.name} does not exist{near} Existing columns: {', '.join(name.lower() for name in self.names)}"
+                raise clause.error(UnknownNameError, message, start, column.end)
+        return text.strip()
+
+
+def _outputs(item: Item, scope: _Scope, kept: KeptColumns) -> list[GroupExpression]:
+    """The columns that an item of the SELECT list is."""
+    if item.expression.text.strip() == STAR:
+        if scope.stars is None:
+            return [GroupExpression(STAR, None, item.clause)]
+        return [
+            GroupExpression(
+                text if text in (STAR, PLACE) else kept.name(text, item.clause), name, item.clause
+            )
+            for text, name in scope.stars
+        ]
+    for position in range(len(tokens := tokenize(item.expression.text))):
+        if is_aggregate(tokens, position):
+            raise refused(item.clause, "An aggregate over a ranking is not supported yet.")
+    # an alias is not visible in the list that makes it
+    visible = scope if scope.stars is not None else _Scope({}, is_open=True)
+    name = item.alias or _own_name(item.expression)
+    return [GroupExpression(_over_tuples(item.expression, visible, kept), name, item.clause)]
+
+
+def _over_tuples(clause: Clause, scope: _Scope, kept: KeptColumns) -> str:
+    """An expression over kept tuples and the place: one without the place is computed as a whole when a tuple arrives."""
+    text = scope.resolved(clause)
+    if PLACE not in text:
+        return kept.name(text, clause)
+    place = Clause.alone(text)
+    for start, column in sorted(columns_of(place, ALLOWED_RANKING).items(), reverse=True):
+        if column.name != PLACE and column.name.upper() not in BARE_FUNCTIONS:
+            text = text[:start] + kept.name(text[start : column.end], clause) + text[column.end :]
+    inner = text.strip()
+    while inner.startswith("(") and inner.endswith(")") and inner.strip("() ") == PLACE:
+        inner = inner[1:-1].strip()
+    return inner
+
+
+def _keys(call: RankingCall) -> tuple[Key, ...]:
+    for entry in call.order:
+        if not columns_of(entry.clause, ALLOWED_RANKING):
+            raise refused(entry.clause, "ORDER BY needs a column; remove this.")
+    found: dict[tuple[str, ...], Key] = {}
+    for clause in call.partition:
+        if not columns_of(clause, ALLOWED_RANKING):
+            raise refused(clause, "PARTITION BY needs a column; remove this.")
+        text = clause.text.strip()
+        found.setdefault(spelling(tokenize(text)), Key(text, key_name(len(found)), clause))
+    return tuple(found.values())
+
+
+def _own_name(clause: Clause) -> str | None:
+    """The name that Spark gives a column or field without an alias; None for other expressions."""
+    tokens = tokenize(clause.text)
+    is_path = len(tokens) % 2 == 1 and all(token.token_type is TokenType.DOT for token in tokens[1::2])
+    names = [name_of(token) for token in tokens[::2]]
+    return names[-1] if is_path and None not in names else None
+
+
+def _check_hints(hints: Hints, script: str, *, is_one_row: bool, has_keys: bool) -> None:
+    for name, place in hints.places.items():
+        if name in _OF_WINDOWS:
+            message = f"{name} needs a window in GROUP BY; a ranking has none. {ALLOWED_RANKING}"
+        elif name == "STATE_TTL" and not has_keys:
+            message = "STATE_TTL is for partitions; this ranking has none. Remove the hint."
+        elif name == "STATE_TTL" and not is_one_row:
+            message = (
+                "STATE_TTL is for one row of each partition (ROW_NUMBER() ... <= 1): of several rows, those of before would remain "
+                "among those of after. Remove the hint."
+            )
+        else:
+            continue
+        raise SqlError(message, script, *place)
+
+
+def _refuse_groups(parts: Parts) -> None:
+    for clause in (parts.group_by_keyword, parts.having, parts.distinct):
+        if clause is not None:
+            message = "A ranking of groups, or groups of a ranking, in one text is not supported yet. Make the aggregation a view, and rank its rows."
+            raise refused(clause, message)
+
+
+def _refuse_join(script: str, tokens: Sequence[Token]) -> None:
+    for token in outer_tokens(tokens):
+        if token.token_type is TokenType.JOIN:
+            message = f"A ranking of a join in one text is not supported yet. Make the join a view, and rank its rows. {ALLOWED_RANKING}"
+            raise UnsupportedError(message, script, token.start, token.end + 1)
+
+
+def _query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the parentheses of a query in FROM."""
+    depth, opened, is_from = 0, -1, False
+    for position, token in enumerate(tokens):
+        depth -= token.token_type is TokenType.R_PAREN
+        if depth == 0 and opened >= 0:
+            return opened, position
+        if depth == 0 and is_from:
+            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
+            if token.token_type is not TokenType.L_PAREN or following is not TokenType.SELECT:
+                return None
+            opened = position
+        is_from = depth == 0 and token.token_type is TokenType.FROM
+        depth += token.token_type is TokenType.L_PAREN
+    return None

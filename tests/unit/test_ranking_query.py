@@ -1,0 +1,100 @@
+"""Reading rankings: both forms, what bounds the place, what names stand for."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import SqlError, UnsupportedError
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.views import flatten
+from penstock.sql.windows.query import WindowQuery
+
+PLACE = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC, y)"
+RANKED = f"(SELECT *, {PLACE} AS place FROM s)"
+
+
+def ranking(text: str) -> WindowQuery:
+    query = parse_query(text)
+    assert isinstance(query, WindowQuery)
+    assert query.ranking is not None
+    return query
+
+
+@pytest.mark.parametrize(
+    ("condition", "limit", "having"),
+    [
+        ("place <= 3", 3, []),
+        ("place < 3", 2, []),
+        ("3 > place", 2, []),
+        ("(place <= 5) AND place < 3", 2, []),
+        ("place = 1", 1, []),
+        ("place = 4", 4, ["_k1 = 4"]),
+        ("place BETWEEN 2 AND 3", 3, ["_k1 BETWEEN 2 AND 3"]),
+        ("place IN (1, 4)", 4, ["_k1 IN (1, 4)"]),
+        ("place <= 3 AND x > 5", 3, ["_k1 <= 3 AND _a0 > 5"]),
+        ("place <= 1 AND k > 5", 1, ["_a0 <= 1 AND _k0 > 5"]),
+    ],
+)
+def test_the_bound_of_the_place(condition: str, limit: int, having: list[str]) -> None:
+    for text in (
+        f"SELECT * FROM {RANKED} WHERE {condition}",
+        f"SELECT *, {PLACE} AS place FROM s QUALIFY {condition}",
+    ):
+        query = ranking(text)
+        assert query.ranking is not None
+        assert query.ranking.limit == limit
+        assert [
+            each.expression.replace("(_k1)", "_k1").replace("(_a0) <", "_a0 <") for each in query.having
+        ] == having
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["x > 3", "place > 3", "place <= x", "place <= 3 OR x > 1", "place <> 2", "place <= 2.5", "place = -1"],
+)
+def test_without_a_bound_it_is_refused(condition: str) -> None:
+    with pytest.raises(UnsupportedError, match="needs a bound of its place"):
+        parse_query(f"SELECT * FROM {RANKED} WHERE {condition}")
+
+
+def test_order_is_read_as_spark_reads_it() -> None:
+    text = "SELECT x FROM s QUALIFY RANK() OVER (ORDER BY a, b DESC, c + 1 ASC NULLS LAST, f(d, e) DESC NULLS FIRST) <= 2"
+    query = ranking(text)
+    assert query.ranking is not None
+    assert [(each.expression, each.is_descending, each.nulls_first) for each in query.ranking.order] == [
+        ("a", False, True),
+        ("b", True, False),
+        ("c + 1", False, False),
+        ("f(d, e)", True, True),
+    ]
+    assert (query.keys, query.ranking.function) == ((), "rank")
+    assert [each.expression for each in query.having] == ["_a1 <= 2"], "rows of rank may be withdrawn"
+
+
+def test_names_stand_for_keys_columns_and_the_place() -> None:
+    query = ranking(
+        f"SELECT r.K, x + 1 AS more, place + 1 AS next, z FROM (SELECT k, x * 2 AS x, y AS z, {PLACE} AS place FROM s) r WHERE place < 3"
+    )
+    assert [(each.expression, each.name) for each in query.outputs] == [
+        ("_k0", "K"),
+        ("_a0", "more"),
+        ("_k1 + 1", "next"),
+        ("_a1", "z"),
+    ]
+    assert [call.arguments for call in query.aggregates] == [("(x * 2) + 1",), ("y",)]
+
+
+def test_over_a_selection_names_are_those_of_the_stream() -> None:
+    views = {"S": parse_query("SELECT a AS k, b + 1 AS x, c AS y FROM t WHERE a > 2")}
+    flat = flatten(ranking(f"SELECT k, x FROM {RANKED} WHERE place <= 2"), views)
+    assert isinstance(flat, WindowQuery)
+    assert flat.ranking is not None
+    assert (flat.source, flat.where) == ("t", "a > 2")
+    assert [key.expression for key in flat.keys] == ["a"]
+    assert [each.expression for each in flat.ranking.order] == ["(b + 1)", "c"]
+
+
+def test_a_selection_over_one_with_a_star_is_refused() -> None:
+    views = {"V": ranking(f"SELECT * FROM {RANKED} WHERE place <= 2")}
+    with pytest.raises(SqlError, match="Name its columns there"):
+        flatten(parse_query("SELECT k FROM v WHERE place = 1"), views)
