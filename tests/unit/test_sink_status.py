@@ -79,7 +79,7 @@ def test_a_run_has_its_sinks_as_frozen_values() -> None:
         status_file=SimpleNamespace(book=known, all_pairs=dict),
         layout=SimpleNamespace(output=Path("out")),
         queries={},
-        lanes={},
+        lanes=SimpleNamespace(running={}),
         views=list,
         followers=SimpleNamespace(all={"alerts.large": SimpleNamespace(active=False)}),
     )
