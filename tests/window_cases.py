@@ -11,6 +11,7 @@ from penstock.errors import (
     DuplicateNameError,
     SqlError,
     TypeMismatchError,
+    UngroupedError,
     UnknownNameError,
     UnsupportedError,
 )
@@ -147,7 +148,7 @@ WRONG = [
         "count(DISTINCT place)",
     ),
     ("SELECT min(NULL) FROM t GROUP BY window(ts, '1 hour')", TypeMismatchError, "min(NULL)"),
-    ("SELECT n + 1, count(*) AS n FROM t GROUP BY window(ts, '1 hour')", SqlError, "n"),
+    ("SELECT n + 1, count(*) AS n FROM t GROUP BY window(ts, '1 hour')", UngroupedError, "n"),
     ("SELECT count(*) FROM t GROUP BY window(ts, '1 hour', )", SqlError, None),
     ("SELECT max(window.start) FROM t GROUP BY window(ts, '1 hour')", UnknownNameError, "window.start"),
 ]
