@@ -57,8 +57,8 @@ _REBASE_MODE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _TASKS_A_CORE = 2
 #: below this many rows a task its start costs more than it gains
 _LEAST_ROWS_A_TASK = 50_000
-#: ... but for cores that have nothing else to do; each task writes its own files
-_LEAST_ROWS_A_CORE = 2_000
+#: ... but for cores that have nothing else to do, and for files, which are opened one after the other; each task writes its own files
+_LEAST_ROWS_A_CORE, _LEAST_GROUPS_A_CORE = 2_000, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ class ParquetSource:
         reports: list[TaskReport] = []
         if scanned := sum(group.rows for group in groups):
             cores = df.sparkSession.sparkContext.defaultParallelism
-            least = min(cores, -(-scanned // _LEAST_ROWS_A_CORE))
+            wanted = max(-(-scanned // _LEAST_ROWS_A_CORE), -(-len(groups) // _LEAST_GROUPS_A_CORE))
+            least = min(cores, wanted)
             tasks = min(cores * _TASKS_A_CORE, max(least, scanned // _LEAST_ROWS_A_TASK))
             times = self.times.epoch if self.times is not None else None
             address = object_address(self.path)
