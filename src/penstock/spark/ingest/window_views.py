@@ -196,9 +196,11 @@ def compile_windows(
         if plan.is_running:
             kept = tuple((argument.name, argument.type) for argument in plan.arguments)
             time = next((argument.name for argument in plan.arguments if argument.column == touched), None)
-            session = (
-                None if plan.gap is None else SessionPlan(plan.gap, int(settings.history_seconds * _SECOND))
-            )
+            session = None
+            if plan.gap is not None:
+                begun = members[0][0].beginning
+                lacks_past = begun is not None and begun.newest is not None and begun.floor is not None
+                session = SessionPlan(plan.gap, int(settings.history_seconds * _SECOND), lacks_past)
             running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_], session))
             continue
         assert isinstance(plan.parts, Parts), "rankings are running views"
