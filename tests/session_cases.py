@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -117,6 +117,16 @@ class Published:
                     self.final.add(name)
 
 
+def restored(
+    shard: RunningShard, views: WindowProgram, stored: dict[tuple[int, int], list[bytes]]
+) -> RunningShard:
+    """A shard as it is read again after its changes were stored."""
+    for operator, place, kept, pieces in shard.take_changes():
+        stored[operator, place] = [*stored.get((operator, place), [])[:kept], *pieces]
+    own: Mapping[tuple[int, int], Sequence[bytes]] = {place: each for place, each in stored.items() if each}
+    return RunningShard.restored(0, shard.scalars(), own, views)
+
+
 class SessionShard:
     """A shard with one operator that takes in an entry at a time.
 
@@ -133,6 +143,7 @@ class SessionShard:
         self._gap = gap
         self._newest: int | None = None
         self._number = 0
+        self._stored: dict[tuple[int, int], list[bytes]] = {}
         self.shard = RunningShard(0)
         self.published = Published()
         self.answers: list[Answer] = []
@@ -163,6 +174,10 @@ class SessionShard:
         self._number += 1
         self.answers = [answer for _, answer in self.shard.process(self._views, [record])]
         self.published.take(self.answers)
+
+    def restart(self) -> None:
+        """Stores the state, and reads it again."""
+        self.shard = restored(self.shard, self._views, self._stored)
 
     @property
     def left_out(self) -> int:

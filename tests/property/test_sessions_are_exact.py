@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forms import examples
-from penstock.operators.running.sessions import Moment
+from penstock.operators.running.sessions import Moment, RunningSessions
 from penstock.operators.running.shard import RunningRecord, RunningShard
 from penstock.operators.windows import held_partials, pane
-from penstock.operators.windows.shard import WindowProgram
-from session_cases import Published, Tuple, envelopes, program, wanted
+from penstock.plan.times import BEFORE_ALL
+from session_cases import Published, SessionShard, Tuple, envelopes, program, restored, wanted
 
 tuples = st.lists(
     st.tuples(
@@ -52,16 +53,6 @@ def cuts(of: Sequence[Batch]) -> Iterator[list[tuple[int, Batch]]]:
             held = []
 
 
-def restored(
-    shard: RunningShard, views: WindowProgram, stored: dict[tuple[int, int], list[bytes]]
-) -> RunningShard:
-    """A shard as it is read again after its changes were stored."""
-    for operator, place, kept, pieces in shard.take_changes():
-        stored[operator, place] = [*stored.get((operator, place), [])[:kept], *pieces]
-    own: Mapping[tuple[int, int], Sequence[bytes]] = {place: each for place, each in stored.items() if each}
-    return RunningShard.restored(0, shard.scalars(), own, views)
-
-
 @given(batches, st.integers(1, 40), st.booleans(), st.sampled_from([10**9, 1, 0]))
 @settings(max_examples=examples(150))
 def test_published_rows_are_the_sessions_of_all_tuples(
@@ -94,3 +85,73 @@ def test_published_rows_are_the_sessions_of_all_tuples(
             if cut[-1][1].restart:
                 shard = restored(shard, views, stored)
     assert not shard.take_left_out()
+
+
+steps = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "a", "b"]), st.integers(-60, 40), st.integers(0, 4)), max_size=4
+        ),
+        st.integers(0, 40),
+        st.sampled_from([False, False, False, False, False, True]),
+        st.booleans(),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+@given(steps, st.integers(1, 20), st.sampled_from([0, 5, 30, 200]))
+@settings(max_examples=examples(150))
+def test_what_leaves_is_final_for_long_and_what_comes_later_is_counted(
+    of: Sequence[tuple[Sequence[tuple[str, int, int]], int, bool, bool]], gap: int, history: int
+) -> None:
+    """Event times are told by how far they are from the newest one; the clock goes on by some time at each step."""
+    own = SessionShard(gap, history)
+    known: dict[str, list[tuple[int, int, int]]] = {"a": [], "b": []}
+    settled: list[tuple[int, int]] = []
+    newest, clock, came, left_out, left_until = 0, 0, 0, 0, BEFORE_ALL
+    told_left_out = 0
+    for tuples_, passed, ended, restart in of:
+        clock += passed
+        put = [(key, newest + ahead, value) for key, ahead, value in tuples_]
+        delays = [max(0, newest - time) for _, time, _ in put]
+        newest = max([newest, *(time for _, time, _ in put)])
+        came += len(put)
+        own.put(clock, *put, delays=delays, ended=ended)
+        for key, sessions in known.items():
+            for start, end, count in spans((time, time + gap, 1) for each, time, _ in put if each == key):
+                within = any(first <= start <= last and last > left_until for first, last, _ in sessions)
+                if start > left_until or within:
+                    sessions[:] = spans([*sessions, (start, end, count)])
+                else:
+                    left_out += count
+        rows = {name: said[0] for name, said in own.published.rows.items()}
+        assert rows == {(key, *span): count for key, all_ in known.items() for *span, count in all_}
+        for key in known:
+            mine = sorted(name[1:] for name in rows if name[0] == key)
+            assert all(end < start for (_, end), (start, _) in pairwise(mine)), "they do not touch"
+        told_left_out += own.left_out
+        assert told_left_out == left_out
+        assert sum(rows.values()) + left_out == came
+        (operator,) = own.shard._operators.values()
+        assert isinstance(operator, RunningSessions)
+        settled.append((clock, operator.state.final_until))
+        left_until = operator.state.left_until
+        if left_until > BEFORE_ALL:
+            assert left_until <= newest - gap, "event time has passed what has left"
+            assert any(at <= clock - history and until >= left_until for at, until in settled)
+        if restart:
+            own.restart()
+
+
+def spans(of: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Spans of one key with their tuples, those that touch each other as one."""
+    found: list[tuple[int, int, int]] = []
+    for start, end, count in sorted(of):
+        if found and start <= found[-1][1]:
+            first, last, before = found[-1]
+            found[-1] = first, max(last, end), before + count
+        else:
+            found.append((start, end, count))
+    return found

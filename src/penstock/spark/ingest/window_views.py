@@ -323,13 +323,18 @@ def _time(every: Sequence[BoundWindow], derived: Mapping[str, Derived], event_ti
     for each in bound:
         if each.plan.time != time:
             raise InputError(
-                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times. "
-                "All windows of a stream must use the same one."
+                f"views {bound[0].plan.name} and {each.plan.name} have {_called(bound[0])} and {_called(each)} over different event times. "
+                "All windows and sessions of a stream must use the same one."
             )
     if event_time is not None and time != event_time:
         text = derived[time].expression if time in derived else quote(time)
         raise InputError(
-            f"view {bound[0].plan.name} has windows over {text}, but the event time of its stream is "
-            f"{event_time}. Write that column in window(...)."
+            f"view {bound[0].plan.name} has {_called(bound[0])} over {text}, but the event time of its stream is "
+            f"{event_time}. Write that column in {'window' if bound[0].plan.gap is None else 'session_window'}(...)."
         )
     return time
+
+
+def _called(bound: BoundWindow) -> str:
+    """What a view's rows are of."""
+    return "windows" if bound.plan.gap is None else "sessions"
