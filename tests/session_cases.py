@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.operators.running.sessions import Moment
+from penstock.operators.running.sessions import Moment, RunningSessions
 from penstock.operators.running.shard import RunningRecord, RunningShard
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.event_times import event_times
 from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
 from penstock.operators.windows.satisfied import Satisfied
-from penstock.operators.windows.shard import RunningPlan, SessionPlan, WindowProgram
+from penstock.operators.windows.shard import Envelope, RunningPlan, SessionPlan, WindowProgram
 from penstock.operators.windows.spans import SPAN
 from penstock.plan.windows import ALL_TIME, Aggregate, ErrorBound, WindowPlan
 
@@ -44,7 +44,7 @@ def program(
     return WindowProgram(0, (), 0, 0, running=(plan,))
 
 
-def envelopes(gap: int, own: Sequence[Tuple], keyed: bool) -> list:
+def envelopes(gap: int, own: Sequence[Tuple], keyed: bool) -> list[Envelope]:
     """As a map task makes them."""
     plan = PanePlan(
         id=3,
@@ -89,7 +89,7 @@ def wanted(all_: Sequence[Tuple], gap: int, keyed: bool) -> Rows:
                 len(set(values)),
                 middle,
             )
-            found[key, session[0][1], session[-1][1] + gap] = said  # type: ignore[operator]
+            found[key, session[0][1], session[-1][1] + gap] = said  # type: ignore[operator, index]
     return found
 
 
@@ -178,6 +178,13 @@ class SessionShard:
     def restart(self) -> None:
         """Stores the state, and reads it again."""
         self.shard = restored(self.shard, self._views, self._stored)
+
+    @property
+    def left_until(self) -> int:
+        """Sessions that end by then have left the state, microseconds."""
+        (operator,) = self.shard._operators.values()
+        assert isinstance(operator, RunningSessions)
+        return operator.state.left_until
 
     @property
     def left_out(self) -> int:

@@ -55,8 +55,7 @@ def test_tuples_within_a_session_of_the_state_are_no_tuples_of_one_that_has_left
     own = SessionShard(10, 100)
     for time in range(0, 480, 8):
         own.put(time, ("open", time, 1), ("short", time, 1) if time == 40 else ("open", time, 1))
-    (operator,) = own.shard._operators.values()
-    assert operator.state.left_until > 200
+    assert own.left_until > 200
     assert own.left_out == 0
     own.put(481, ("open", 103, 1), ("short", 40, 1), ("new", 100, 1))
     assert own.left_out == 2
@@ -70,8 +69,7 @@ def test_tuples_that_may_join_a_session_with_one_that_has_left_are_left_out() ->
     own.put(0, ("a", 0, 1))
     own.put(1, ("a", 12, 1), ("a", 22, 1), ("a", 32, 1), ("b", 40, 1))
     own.put(31, ("b", 45, 1))
-    (operator,) = own.shard._operators.values()
-    assert operator.state.left_until == 30
+    assert own.left_until == 30
     before = dict(own.published.rows)
     own.put(32, ("a", 3, 1))
     assert own.left_out == 1
