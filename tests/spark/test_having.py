@@ -122,6 +122,22 @@ def test_what_the_worker_leaves_is_what_spark_leaves(
     assert (said.rows, said.revised_rows) == (count, count - made.more)
 
 
+def test_a_row_is_withdrawn_whatever_a_second_estimate_says(spark: SparkSession, tmp_path: Path) -> None:
+    given = view("_a1 > 5")
+    aggregates = [*given.plan.aggregates]
+    aggregates[1] = Aggregate("approx_percentile", None, pa.float64(), 0.5)
+    given = replace(given, plan=replace(given.plan, aggregates=tuple(aggregates)))
+    told = groups(random.Random(1), [("a", 1), ("b", 2)])
+    place = told.column_names.index("_a1")
+    for estimate in (1.0, 9.0):
+        told = told.set_column(place, "_a1", pa.array([estimate] * 2))
+        stage = ResultStage(None, tmp_path / str(estimate), 0, lambda _: {"v": given})
+        stage.add(3, Answer("v", 0, 10, 1, False, 3, None, False, told, told.slice(0, 0), withdrawn=True))
+        (made,) = make_results(spark, stage.close(), lambda _: given, None)
+        (rows,) = (pq.read_table(each.path) for each in made.left)
+        assert rows.column("op").to_pylist() == ["delete"] * 2
+
+
 @pytest.mark.parametrize(
     "having", ["_a0 / _a1 > 2", "_a0 > _k1", "_w.end > TIMESTAMP'1970-01-01'", "rand() < 0.5"]
 )

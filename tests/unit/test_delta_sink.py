@@ -13,10 +13,11 @@ import pytest
 
 from penstock.errors import CheckpointError, InputError, TypeMismatchError
 from penstock.spark.sinks import delta
+from penstock.spark.sinks.declared import SinkView
 from penstock.spark.sinks.delivery import Form
 from penstock.spark.storage.formats import SINK
 from penstock_lab.servers.s3 import S3Server
-from sink_cases import CUTS, SELECTION, WINDOWS, Folder, newest, until
+from sink_cases import CUTS, OWN, SELECTION, WINDOWS, Folder, newest, until
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 
@@ -229,6 +230,16 @@ def test_options_that_cannot_be_are_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match=told):
         folder.sink("delta", view, **options)
+
+
+def test_sessions_are_told_as_sessions(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = SinkView("visits", OWN, None, has_windows=True, changes=True, has_sessions=True)
+    monkeypatch.setattr(folder, "view", lambda _: view)
+    with pytest.raises(
+        InputError, match=r"and session_window, or session_window.start and session_window.end"
+    ):
+        folder.sink("delta", "visits", path="x", mode="upsert")
+    assert folder.sink("delta", "visits", path="x", mode="changes", final_only="true").form.final_only
 
 
 @pytest.mark.parametrize("path", ["/proc/nowhere/x", "/dev/null/table", "nfs://x/y"])

@@ -6,11 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from penstock.monitor.problems import problem_lines
 from penstock.operators.windows import pane
 from penstock.spark.lanes.running import shard_task
+from penstock.spark.sinks.delivery import upserts
+from penstock.spark.sinks.feeds import MarkColumns
 from penstock.spark.storage.layout import Layout
 from plain_running import STREAM, answer, told
 from plain_sessions import SessionStream, session_plan, sessions_now
@@ -53,6 +56,34 @@ def test_rows_are_the_sessions_of_all_tuples(
     assert max(Counter(map(str, rows)).values()) == 1, "a row is told once a cut"
     state = sum(path.stat().st_size for path in layout.window_states(f"{STREAM}.running.0").iterdir())
     assert state < 300_000, "replaced files are deleted, and sessions are stored once or twice"
+
+
+@pytest.mark.parametrize("final_only", [False, True])
+def test_a_sink_by_key_and_start_has_the_sessions_there_are(layout: Layout, final_only: bool) -> None:
+    """A row that grew is withdrawn before the one that replaces it, in one delivery or in several."""
+    stream, rng = SessionStream(layout), np.random.default_rng(7)
+    stream.views(session_plan())
+    for _ in range(10):
+        stream.put_random(rng, 30)
+        answer(layout)
+    changes = told(layout)
+    if final_only:
+        changes = changes.filter(changes.column("is_final"))
+    changes = changes.append_column("begun", pc.struct_field(changes.column("w"), "start"))
+    marks = MarkColumns("op", all=("revision", "is_final", "op"))
+    now = sessions_now(layout, only_final=final_only)
+    for key in (("k", "begun"), ("k", "w")):
+        rows = upserts(changes, marks, key).rows
+        assert 0 < len(now) == rows.num_rows
+        assert Counter(rows.column("n").to_pylist()) == Counter(said[0] for said in now.values())
+    held: dict[tuple[int, object], int] = {}
+    for revision in sorted(set(changes.column("revision").to_pylist())):
+        delivery = changes.filter(pc.equal(changes.column("revision"), revision))
+        found = upserts(delivery, marks, ("k", "begun"))
+        for row in found.deleted.to_pylist():
+            held.pop((row["k"], row["begun"]), None)
+        held |= {(row["k"], row["begun"]): row["n"] for row in found.rows.to_pylist()}
+    assert Counter(held.values()) == Counter(said[0] for said in now.values())
 
 
 def test_having_judges_sessions_and_withdraws_those_it_kept(layout: Layout) -> None:

@@ -39,7 +39,7 @@ from penstock.plan.windows import WindowPlan
 
 #: numbers of the panes
 OPEN, FINAL = 0, 1
-#: open sessions are looked through this often in the time until they are final, final ones in the time that they stay
+#: open sessions are looked through so many times in the event time until they are final, final ones in the time that they stay
 _SWEEPS = 8
 
 
@@ -51,21 +51,24 @@ class SessionState:
         time: what the clocks show.
         final_until: the sessions that end by then are final, no others.
         left_until: sessions that end by then have left the state.
-        settled: (the clock, `final_until` then), ascending: what was final by then leaves when that is long ago.
+        settled: pairs of a time by the clock and `final_until` at that time, ascending. `history` after the first, the sessions that end
+            by the second may leave.
+        is_whole: whether the operator has the tuples of the batches before its first one. Until then no session is final.
     """
 
     time: StreamTime = field(default_factory=StreamTime)
     final_until: int = BEFORE_ALL
     left_until: int = BEFORE_ALL
     settled: list[tuple[int, int]] = field(default_factory=list)
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a batch, or a step of one, says of time, in microseconds.
+    """The event times of a batch or of one of its arrival steps, in microseconds.
 
     Attributes:
-        newest: largest event time seen up to here, or None.
+        newest: largest event time of the stream up to and with it, or None.
         delays: delays of some of its tuples, the largest among them.
     """
 
@@ -97,7 +100,7 @@ class RunningSessions:
         known: Mapping[bytes, PaneTable] = MappingProxyType({}),
     ) -> None:
         self.plan = plan
-        self.state = state or SessionState()
+        self.state = state or SessionState(is_whole=not self._session.lacks_past)
         self.left_out = 0
         self._clocks = Clocks(most_delay, max(least_horizon, self._session.gap))
         self._clocks.restore(self.state.time)
@@ -107,6 +110,11 @@ class RunningSessions:
         """Other views and settings, which hold at once."""
         self.plan = plan
         self._clocks.adjust(most_delay, max(least_horizon, self._session.gap))
+
+    def make_whole(self) -> bool:
+        """The operator gets the tuples of the batches before its first one; False: it has them already."""
+        was_whole, self.state.is_whole = self.state.is_whole, True
+        return not was_whole
 
     @property
     def rows(self) -> int:
@@ -143,17 +151,17 @@ class RunningSessions:
         for each in moments:
             if each.newest is not None:
                 self._clocks.take_in(each.newest, None, np.array(each.delays, np.int64))
-        new = None if tuples is None else self._accepted(self._united(tuples))
-        told = now = None
+        new, told = (None, None) if tuples is None else self._accepted(self._united(tuples))
+        now = None
         if new is not None:
-            told = self._touched(new)
             now = new if told is None else self._united(together([told, new]))
             self._place(told, now, new, revision)
+        was_final_until = self.state.final_until
         settled = self._settle(revision, ended=ended)
         answers = [
             each
             for view in self.plan.views
-            for each in self._answers(view, revision, (told, now, settled))
+            for each in self._answers(view, revision, (told, now, settled), was_final_until)
             if each.rows.num_rows
         ]
         self._leave(clock, revision)
@@ -169,32 +177,48 @@ class RunningSessions:
         """The columns that tell rows apart."""
         return [*self.plan.keys, *SPAN]
 
+    @property
+    def _step(self) -> int:
+        """Event time after which sessions are looked through again, microseconds."""
+        return max(1, max(self._session.gap, self.state.time.horizon) // _SWEEPS)
+
     def _united(self, content: Content) -> Content:
         assert isinstance(self.plan.parts, Parts), "sessions are not ranked"
         return united(content, self.plan.parts, self.plan.keys)
 
-    def _accepted(self, new: Content) -> Content | None:
-        """Sessions without those that may touch one that has left the state; these are counted."""
-        starts, ends = (longs(new.partials, name) for name in SPAN)
-        gone = (starts <= self.state.left_until) & (ends <= self.state.final_until)
-        if not gone.any():
-            return new
-        self.left_out += int(pc.sum(new.partials.column(ROWS).filter(pa.array(gone))).as_py())
-        return where(new, new.partials.filter(pa.array(~gone)), self._row)
+    def _accepted(self, new: Content) -> tuple[Content | None, Content | None]:
+        """The new sessions that are taken in, and the sessions of the state that belong together with them."""
+        before = self._stored(new.partials)
+        taken = self._without_left(new, before)
+        if taken is None or before is None:
+            return taken, None
+        _, (own, others) = _among([before.partials, taken.partials], self.plan.keys)
+        return taken, where(before, before.partials.filter(pa.array(np.isin(own, others))), self._row)
 
-    def _touched(self, new: Content) -> Content | None:
-        """The sessions of the state that belong together with new ones."""
-        wanted, keys = new.partials, self.plan.keys
+    def _without_left(self, new: Content, before: Content | None) -> Content | None:
+        """New sessions without those that may touch one that has left the state; the tuples of these are counted.
+
+        One that begins within a session of the state touches none that has left: sessions of one key do not touch each other.
+        """
+        starts = longs(new.partials, SESSION_START)
+        left = starts <= self.state.left_until
+        if left.any() and before is not None:
+            own, groups = shared_codes([before.partials, new.partials], self.plan.keys)
+            sessions = sessions_of(own, *(longs(before.partials, name) for name in SPAN))
+            left &= ~sessions.cover(groups, starts)
+        if not left.any():
+            return new
+        self.left_out += int(pc.sum(new.partials.column(ROWS).filter(pa.array(left))).as_py())
+        return where(new, new.partials.filter(pa.array(~left)), self._row)
+
+    def _stored(self, wanted: pa.Table) -> Content | None:
+        """The sessions of the state with the keys of new ones; final ones only for those that may touch one."""
         found = [self._of(self._open, wanted)]
         late = longs(wanted, SESSION_START) <= self.state.final_until
         if late.any():
             found.append(self._of(self._final, wanted.filter(pa.array(late))))
         parts = [each for each in found if each is not None]
-        if not parts:
-            return None
-        before = self._united(together(parts))
-        _, (own, others) = _among([before.partials, wanted], keys)
-        return where(before, before.partials.filter(pa.array(np.isin(own, others))), self._row)
+        return self._united(together(parts)) if parts else None
 
     def _of(self, kept: KeptRows, wanted: pa.Table) -> Content | None:
         """The rows of a pane with the keys of some sessions."""
@@ -229,9 +253,8 @@ class RunningSessions:
     def _settle(self, revision: int, *, ended: bool) -> Content | None:
         """Moves the sessions that are final now to the others that are; the sessions, None where there are none."""
         state, known = self.state, AFTER_ALL if ended else self._clocks.known
-        step = max(1, max(self._session.gap, state.time.horizon) // _SWEEPS)
         content = self._open.content
-        if known - state.final_until < step:
+        if not state.is_whole or known - state.final_until < self._step:
             return None
         if content is None:
             state.final_until = state.final_until if ended else known
@@ -249,17 +272,23 @@ class RunningSessions:
         return settled
 
     def _leave(self, clock: int, revision: int) -> None:
-        """Lets the sessions go that have been final for long enough."""
+        """Lets the sessions go that have been final for long enough, and whose end event time itself has passed."""
         state, history = self.state, self._session.history
         if state.final_until > BEFORE_ALL and (
-            not state.settled or clock - state.settled[-1][0] >= max(1, history // _SWEEPS)
+            not state.settled
+            or (
+                clock - state.settled[-1][0] >= max(1, history // _SWEEPS)
+                and state.final_until > state.settled[-1][1]
+            )
         ):
             state.settled.append((clock, state.final_until))
         due = [until for at, until in state.settled if at <= clock - history]
-        if not due:
+        # the end of a stream makes sessions final that later tuples may still extend
+        until = min(due[-1], self._clocks.known) if due else state.left_until
+        if until - state.left_until < self._step:
             return
-        state.settled = state.settled[len(due) :]
-        state.left_until = max(state.left_until, due[-1])
+        state.settled = state.settled[len(due) - (until < due[-1]) :]
+        state.left_until = until
         content = self._final.content
         if content is not None:
             every = self._united(content)
@@ -269,20 +298,26 @@ class RunningSessions:
                 self._replace(self._final, kept, revision)
 
     def _answers(
-        self, view: WindowPlan, revision: int, contents: tuple[Content | None, Content | None, Content | None]
+        self,
+        view: WindowPlan,
+        revision: int,
+        contents: tuple[Content | None, Content | None, Content | None],
+        was_final_until: int,
     ) -> Iterator[Answer]:
-        """What a view says of sessions as they were told, as they are now, and of those that have become final."""
+        """What a view says of sessions as they were told, as they are now, and of those that have become final.
+
+        Withdrawn rows come first: a session that grows replaces the row with its start.
+        """
         row, until = self._row, self.state.final_until
         told, now, settled = (None if each is None else lowered(view, each, row) for each in contents)
         if now is not None:
             before = now.slice(0, 0) if told is None else told
-            changed, replaced = differences(before, now, row)
-            final = pa.array(longs(changed, SESSION_END) <= until)
-            rest, done = changed.filter(pc.invert(final)), changed.filter(final)
-            yield _answer(view.name, revision, rest, of_groups(replaced, rest, row))
-            yield _answer(view.name, revision, done, of_groups(replaced, done, row), is_final=True)
             gone = _without(before, now, row)
-            yield _answer(view.name, revision, gone, gone.slice(0, 0), withdrawn=True)
+            for was_final, rows in _by_end(gone, was_final_until):
+                yield _answer(view.name, revision, rows, rows.slice(0, 0), is_final=was_final, withdrawn=True)
+            changed, replaced = differences(before, now, row)
+            for is_final, rows in _by_end(changed, until):
+                yield _answer(view.name, revision, rows, of_groups(replaced, rows, row), is_final=is_final)
             settled = None if settled is None else _without(settled, changed, row)
         if settled is not None:
             yield _answer(view.name, revision, settled, settled, is_final=True)
@@ -309,6 +344,13 @@ def _among(tables: Sequence[pa.Table], keys: Sequence[str]) -> tuple[Sessions, l
     starts, ends = (np.concatenate([longs(table, name) for table in tables]) for name in SPAN)
     sessions = sessions_of(np.concatenate(shared_codes(tables, keys)), starts, ends)
     return sessions, np.split(sessions.rows, np.cumsum([table.num_rows for table in tables])[:-1])
+
+
+def _by_end(rows: pa.Table, until: int) -> Iterator[tuple[bool, pa.Table]]:
+    """The rows of sessions that are not final, and of those that are: they end by a time, microseconds."""
+    is_final = pa.array(longs(rows, SESSION_END) <= until)
+    yield False, rows.filter(pc.invert(is_final))
+    yield True, rows.filter(is_final)
 
 
 def _without(rows: pa.Table, others: pa.Table, keys: Sequence[str]) -> pa.Table:

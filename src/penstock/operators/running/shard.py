@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ class RunningRecord:
         envelopes: the shard's, those of other operators among them.
         moments: what its batch says of time.
         clock: when it was put, microseconds since the epoch.
+        whole: operators whose envelopes are those of all batches before their first one.
     """
 
     number: int
@@ -42,6 +43,7 @@ class RunningRecord:
     envelopes: Sequence[Envelope]
     moments: Sequence[Moment] = ()
     clock: int = 0
+    whole: Collection[int] = ()
 
 
 class RunningShard:
@@ -162,8 +164,10 @@ def _taken_in(
     last = records[-1]
     if isinstance(groups, RunningSessions):
         groups.adjust(plan, program.most_delay, program.least_horizon)
-        moments = [moment for record in records for moment in record.moments]
-        tuples = _tuples(plan.id, records)
+        # what makes an operator whole counts once, however often the log has it
+        own = [record for record in records if plan.id not in record.whole or groups.make_whole()]
+        moments = [moment for record in own for moment in record.moments]
+        tuples = _tuples(plan.id, own) if own else None
         yield from groups.take_in(tuples, last.number, moments, last.clock, ended=last.ended)
         return
     groups.plan = plan

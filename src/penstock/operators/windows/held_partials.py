@@ -148,7 +148,7 @@ class Held:
 
 
 class HeldSessions(Held):
-    """The like of an operator whose groups are sessions: those that the task's tuples make among themselves.
+    """The tuples of one task for an operator of sessions, grouped by its keys and by the sessions that these tuples form.
 
     Args:
         plan: the operator.

@@ -59,10 +59,12 @@ class SessionPlan:
     Attributes:
         gap: how long after its newest tuple a session ends.
         history: how long final sessions stay in the state, by the clock.
+        lacks_past: whether the operator gets the tuples of the batches before its first one later (BACKFILL).
     """
 
     gap: int
     history: int
+    lacks_past: bool = False
 
 
 @dataclass(frozen=True, slots=True)

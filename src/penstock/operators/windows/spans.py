@@ -19,6 +19,7 @@ from penstock.operators.windows.content import Content
 from penstock.operators.windows.grouping import shared_codes
 
 Longs = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: columns of a span, microseconds since the epoch
 SESSION_START, SESSION_END = "session_start", "session_end"
@@ -51,6 +52,13 @@ class Sessions:
         found = np.empty(count + rows, np.int64)
         found[order] = newest
         return found[count:]
+
+    def cover(self, groups: Longs, moments: Longs) -> Bools:
+        """bool[moments]: whether a session of the group lasts at each moment, its end included; there are sessions."""
+        # of a moment before all sessions any place may be found
+        found = np.minimum(self.holding(groups, moments), len(self.starts) - 1)
+        is_own: Bools = self.groups[found] == groups
+        return is_own & (self.starts[found] <= moments) & (moments <= self.ends[found])
 
 
 def sessions_of(groups: Longs, starts: Longs, ends: Longs) -> Sessions:

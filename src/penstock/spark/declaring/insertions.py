@@ -78,8 +78,14 @@ def view_of(declared: Declared, name: str) -> SinkView:
         return SinkView(name, view.definition.schema, None, has_windows=False, changes=False)
     bound = _window(declared, name)
     if bound is not None:
+        has_sessions = bound.plan.gap is not None
         return SinkView(
-            name, own_schema(bound), _key(bound), has_windows=bound.plan.windows != ALL_TIME, changes=True
+            name,
+            own_schema(bound),
+            _key(bound),
+            has_windows=has_sessions or bound.plan.windows != ALL_TIME,
+            changes=True,
+            has_sessions=has_sessions,
         )
     stream = declared.streams[view.stream]
     flat = flatten(view.query, declared.queries)

@@ -196,9 +196,11 @@ def compile_windows(
         if plan.is_running:
             kept = tuple((argument.name, argument.type) for argument in plan.arguments)
             time = next((argument.name for argument in plan.arguments if argument.column == touched), None)
-            session = (
-                None if plan.gap is None else SessionPlan(plan.gap, int(settings.history_seconds * _SECOND))
-            )
+            session = None
+            if plan.gap is not None:
+                begun = members[0][0].beginning
+                lacks_past = begun is not None and begun.newest is not None and begun.floor is not None
+                session = SessionPlan(plan.gap, int(settings.history_seconds * _SECOND), lacks_past)
             running.append(RunningPlan(id_, answered, plan.parts, kept, time, ttls[id_], session))
             continue
         assert isinstance(plan.parts, Parts), "rankings are running views"
@@ -321,13 +323,18 @@ def _time(every: Sequence[BoundWindow], derived: Mapping[str, Derived], event_ti
     for each in bound:
         if each.plan.time != time:
             raise InputError(
-                f"views {bound[0].plan.name} and {each.plan.name} have windows over different event times. "
-                "All windows of a stream must use the same one."
+                f"views {bound[0].plan.name} and {each.plan.name} have {_called(bound[0])} and {_called(each)} over different event times. "
+                "All windows and sessions of a stream must use the same one."
             )
     if event_time is not None and time != event_time:
         text = derived[time].expression if time in derived else quote(time)
         raise InputError(
-            f"view {bound[0].plan.name} has windows over {text}, but the event time of its stream is "
-            f"{event_time}. Write that column in window(...)."
+            f"view {bound[0].plan.name} has {_called(bound[0])} over {text}, but the event time of its stream is "
+            f"{event_time}. Write that column in {'window' if bound[0].plan.gap is None else 'session_window'}(...)."
         )
     return time
+
+
+def _called(bound: BoundWindow) -> str:
+    """What a view's rows are of."""
+    return "windows" if bound.plan.gap is None else "sessions"

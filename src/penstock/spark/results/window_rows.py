@@ -206,10 +206,13 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
     now = [F.col(name).alias(f"{name}_now") for name in names]
     judged = raw.select(*others, *then, *now).withColumn(_PASSED, F.col(BEFORE).isNotNull() & passes())
     now = [F.col(f"{name}_now").alias(name) for name in names]
+    is_estimated = any(each.function == "approx_percentile" for each in view.plan.aggregates)
+    # of a large group a second estimate differs: what the first one was, and whether it passed, is not known any more
+    may_be_told = F.lit(is_estimated) & (F.col(OP) == DELETE)
     told = (
         judged.select(*others, _PASSED, *now)
         .withColumn(_PASSES, passes())
-        .where(F.col(_PASSES) | F.col(BEFORE).isNotNull())
+        .where(F.col(_PASSES) | F.col(BEFORE).isNotNull() | may_be_told)
     )
     aggregates = [
         F.when(F.col(_PASSES), F.col(name)).otherwise(F.col(f"{BEFORE}.{name}")).alias(name) for name in names
@@ -220,8 +223,7 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
     more = F.when(F.col(OP) == DELETE, -1).otherwise(1) * F.col(_PASSES).cast("int")
     change = (more - F.col(_PASSED).cast("int")).alias(_CHANGE)
     changed = told.select("_w", *keys, *aggregates, *marks, op, change)
-    if any(each.function == "approx_percentile" for each in view.plan.aggregates):
-        # of a large group a second estimate differs: what the first one was is not known any more
+    if is_estimated:
         return changed
     return changed.withColumn(_PASSES, passes()).where(F.col(_PASSES))
 

@@ -71,7 +71,8 @@ class ViewCounts:
         final_corrected: final windows that were corrected from the history.
         final_corrected_rows: rows that replace some which were final.
         rows: rows of all.
-        revised_rows: of these, rows that replace one of an earlier revision; a withdrawn row counts twice.
+        revised_rows: of these, rows that replace one of an earlier revision. A withdrawn row of a running view counts twice: `rows` less
+            `revised_rows` is by how much the results grow.
         slack: sum of the slacks of the early windows, microseconds.
         promised: early windows whose bound could be promised.
         overflowed: rows with a sum or mean that is NULL because it does not fit its type.

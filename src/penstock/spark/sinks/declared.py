@@ -41,8 +41,9 @@ class SinkView:
         name: the view's name.
         columns: its own columns.
         key: those that tell its rows apart; None: there are none, or the SELECT list lacks them.
-        has_windows: whether its rows are those of windows, early or final.
+        has_windows: whether its rows are those of windows or sessions, early or final.
         changes: whether rows are replaced or withdrawn.
+        has_sessions: whether they are those of sessions.
     """
 
     name: str
@@ -50,6 +51,7 @@ class SinkView:
     key: tuple[str, ...] | None
     has_windows: bool
     changes: bool
+    has_sessions: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +168,12 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
             raise SqlError(f"{where}: key names no column.", *table.at("key"))
     elif mode == "upsert":
         if view.key is None:
-            needs = (
-                "select all of its group keys, of a window view the window too"
-                if view.has_windows
-                else "its SELECT list has no group keys, or not all"
-            )
+            if view.has_sessions:
+                needs = "select all of its group keys and session_window, or session_window.start and session_window.end"
+            elif view.has_windows:
+                needs = "select all of its group keys, of a window view the window too"
+            else:
+                needs = "its SELECT list has no group keys, or not all"
             raise SqlError(
                 f"{where}: mode upsert needs a key, and view {view.name} gives none: {needs}. Or set the option key.",
                 *table.at("mode"),

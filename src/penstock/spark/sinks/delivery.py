@@ -34,7 +34,7 @@ class Form:
     Attributes:
         mode: `append`, `upsert` or `changes`.
         key: columns that tell rows apart; () of those that need not be told apart.
-        final_only: whether early rows of windows are left out.
+        final_only: whether early rows of windows and sessions are left out.
     """
 
     mode: Mode
@@ -81,7 +81,7 @@ class Delivery:
     @cached_property
     def _read(self) -> tuple[pa.Table, Ints]:
         rows, numbers = self._feed.table(self._spark, self._stretch)
-        final = self._feed.marks.is_final
+        final = self._feed.marks.told_final
         if self.form.final_only and final is not None:
             kept = pc.indices_nonzero(pc.fill_null(rows.column(final), False))
             rows, numbers = rows.take(kept), numbers[kept.to_numpy()]
@@ -127,8 +127,8 @@ class Delivery:
     def frame(self) -> DataFrame:
         """`rows` for Spark, with the columns penstock_batch and penstock_ordinal, of a selection penstock_definition too."""
         frame, marks = self._feed.frame(self._spark, self._stretch, self.batch), self._feed.marks
-        if self.form.final_only and marks.is_final is not None:
-            frame = frame.where(F.col(quoted(marks.is_final)))
+        if self.form.final_only and marks.told_final is not None:
+            frame = frame.where(F.col(quoted(marks.told_final)))
         if self.form.mode == "changes":
             return frame
         if marks.op is not None:

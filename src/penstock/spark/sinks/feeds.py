@@ -51,13 +51,15 @@ class MarkColumns:
 
     Attributes:
         op: what is done with the row; of rows that never change, None.
-        is_final: whether only another final row replaces it.
+        is_final: whether the row is final, and only another final row replaces it.
+        told_final: whether the row is final, or withdraws a final one; of running views, whose final rows may change again, too.
         revision: of the row.
         all: the names of these and all others that are no columns of the view's own.
     """
 
     op: str | None = None
     is_final: str | None = None
+    told_final: str | None = None
     revision: str | None = None
     all: tuple[str, ...] = ()
 
@@ -320,7 +322,7 @@ def open_feed(layout: Layout, view: str, feed: Feed) -> ViewFeed:
     names = readable.marks
     # rows of running views are final for a time only: the last one counts
     final = None if is_running_row(readable.row.names) else names[FINAL]
-    marks = MarkColumns(names[OP], final, names[REVISION], tuple(names.values()))
+    marks = MarkColumns(names[OP], final, names[FINAL], names[REVISION], tuple(names.values()))
     return PlainFeed(feed, layout, name, marks, readable.schema, ROW)
 
 

@@ -31,6 +31,9 @@ _PART = re.compile(
 )
 _NUMBER = re.compile(r"(-?)\s*(\d+)L?", re.IGNORECASE | re.ASCII)
 _LONG_MAX = 2**63 - 1
+_MOST_GAP_DAYS = 36_500
+_WITHOUT_UNIT = re.compile(r"\s*[+-]?\s*\d+(\.\d+)?\s*", re.ASCII)
+_OF_THE_CALENDAR = re.compile(r"\d\s*(months?|quarters?|years?)(?![a-z])", re.IGNORECASE | re.ASCII)
 
 
 def microseconds_of(literal: str) -> int | None:
@@ -44,6 +47,38 @@ def microseconds_of(literal: str) -> int | None:
     """
     if match := _NUMBER.fullmatch(literal):
         return _bounded(int(match[1] + match[2]))
+    length = _spelled(literal)
+    return None if length is None else _bounded(length)
+
+
+def gap_of(literal: str) -> int:
+    """The gap of sessions that a SQL string spells, in microseconds.
+
+    Args:
+        literal: the text of a string literal.
+
+    Raises:
+        ValueError: it spells none; why, as the end of a sentence about the gap.
+    """
+    length = _spelled(literal)
+    if length is None:
+        text = string(literal)
+        if _WITHOUT_UNIT.fullmatch(text):
+            raise ValueError(f"needs a unit, such as '{text.strip()} seconds'")
+        if _OF_THE_CALENDAR.search(text):
+            raise ValueError(
+                "cannot have months or years, whose lengths differ; write days, such as '30 days'"
+            )
+        raise ValueError(f"must be {ALLOWED_GAPS}")
+    if length <= 0:
+        raise ValueError("must be above 0")
+    if length > _MOST_GAP_DAYS * UNIT_MICROSECONDS["day"]:
+        raise ValueError(f"must be at most {_MOST_GAP_DAYS} days")
+    return length
+
+
+def _spelled(literal: str) -> int | None:
+    """The length of time that a string literal spells; None: it spells none, or the literal is no string."""
     if literal[-1:] not in ("'", '"'):
         return None
     rest = re.sub(r"^\s*interval(?=\s)", "", string(literal), flags=re.IGNORECASE)
@@ -56,7 +91,7 @@ def microseconds_of(literal: str) -> int | None:
         length += int((match["fraction"] or ".")[1:].ljust(6, "0")[:6])
         total += -length if match["sign"] == "-" else length
         position = match.end()
-    return _bounded(total) if position and not rest[position:].strip() else None
+    return total if position and not rest[position:].strip() else None
 
 
 def _bounded(length: int) -> int | None:

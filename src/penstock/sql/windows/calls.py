@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.intervals import ALLOWED_GAPS, ALLOWED_LENGTHS, microseconds_of
+from penstock.sql.text.intervals import ALLOWED_GAPS, ALLOWED_LENGTHS, gap_of, microseconds_of
 from penstock.sql.text.lexing import arguments, is_call, spelling
 
 _FUNCTIONS = ("window", "session_window")
@@ -95,12 +95,16 @@ def _sessions(
         message = f"session_window takes (time, gap), not {len(found)} arguments."
         raise call.error(SqlError, message, 0, len(call.text))
     gap = _argument(clause, tokens, found[1])
-    length = microseconds_of(gap.text) if gap.text[-1:] in ("'", '"') else None
-    if length is None:
-        message = f"A session window's gap must be a constant: {ALLOWED_GAPS}."
-        raise gap.error(UnsupportedError, message, 0, len(gap.text))
-    if length <= 0:
-        raise gap.error(SqlError, "A session window's gap must be above 0.", 0, len(gap.text))
+    kind = SqlError
+    try:
+        if tokens[found[1][0]].text.upper() == "INTERVAL":
+            raise ValueError("is written without INTERVAL, as a string such as '5 seconds'")
+        if gap.text[-1:] not in ("'", '"'):
+            kind = UnsupportedError
+            raise ValueError(f"must be a constant: {ALLOWED_GAPS}")
+        length = gap_of(gap.text)
+    except ValueError as error:
+        raise gap.error(kind, f"A session window's gap {error}.", 0, len(gap.text)) from None
     identity = (*spelling(tokens[slice(*found[0])]), length)
     return WindowCall("session_window", _argument(clause, tokens, found[0]), ALL_TIME, call, identity, length)
 

@@ -13,7 +13,7 @@ from penstock.errors import SqlError, UngroupedError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, parse_expression, spelling, tokenize
-from penstock.sql.text.parts import ALLOWED_WINDOW, parse_tree
+from penstock.sql.text.parts import ALLOWED_SESSION, ALLOWED_WINDOW, parse_tree
 from penstock.sql.windows.aggregate_calls import (
     ALLOWED_AGGREGATES,
     AggregateCall,
@@ -103,8 +103,7 @@ class GroupExpressions:
             if is_window(tokens, position):
                 window, position = read_window(clause, tokens, position)
                 if self._window is None or window.identity != self._window.identity:
-                    differs = "is not in" if self._window is None else "differs from the window of"
-                    message = f"This window {differs} GROUP BY. {ALLOWED_WINDOW}"
+                    message = _differs(window, self._window)
                     raise window.clause.error(UnsupportedError, message, 0, len(window.clause.text))
                 replaced.append((start, tokens[position - 1].end + 1, WINDOW_NAME))
                 continue
@@ -240,6 +239,17 @@ def in_parentheses(tokens: Sequence[Token]) -> bool:
         if depth == 0:
             return number == len(tokens) - 1 and number > 0
     return False
+
+
+def _differs(call: WindowCall, grouped: WindowCall | None) -> str:
+    """What is wrong with a window or session that is not the one of GROUP BY."""
+    is_session = call.gap is not None
+    what = "session window" if is_session else "window"
+    allowed = ALLOWED_SESSION if is_session else ALLOWED_WINDOW
+    if grouped is None:
+        return f"This {what} is not in GROUP BY. {allowed}"
+    own = "window" if grouped.gap is None else "session window"
+    return f"This {what} differs from the {own} of GROUP BY. {allowed}"
 
 
 def _words(expression: str) -> tuple[str, ...]:

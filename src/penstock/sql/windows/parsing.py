@@ -189,7 +189,8 @@ class _WindowParser:
                     continue
                 call, end = read_window(clause, tokens, position)
                 if position or end < len(tokens):
-                    message = f"GROUP BY needs the window itself, not an expression of it. {ALLOWED_WINDOW}"
+                    allowed = ALLOWED_WINDOW if call.gap is None else ALLOWED_SESSION
+                    message = f"GROUP BY needs the window itself, not an expression of it. {allowed}"
                     raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
                 found.setdefault(call.identity, call)
                 groupings.remove(grouping)
@@ -198,7 +199,8 @@ class _WindowParser:
             return None
         first, *others = found.values()
         for other in others:
-            message = f"GROUP BY allows one window only. {ALLOWED_WINDOW}"
+            allowed = ALLOWED_WINDOW if first.gap is None else ALLOWED_SESSION
+            message = f"GROUP BY allows one window only. {allowed}"
             raise other.clause.error(UnsupportedError, message, 0, len(other.clause.text))
         return first
 

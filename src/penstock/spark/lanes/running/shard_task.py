@@ -128,7 +128,9 @@ def _record(entry: Entry, envelopes: Sequence[Envelope]) -> RunningRecord:
     """What an entry brings to a shard; late partials of earlier batches say nothing of time."""
     steps = entry.steps or (entry,)
     moments = [Moment(each.newest, each.delays) for each in steps]
-    return RunningRecord(entry.number, entry.newest, entry.ended, envelopes, moments, entry.clock)
+    return RunningRecord(
+        entry.number, entry.newest, entry.ended, envelopes, moments, entry.clock, entry.whole
+    )
 
 
 def _restored(
