@@ -177,7 +177,9 @@ class StatementParser:
         if self._accept(TokenType.L_PAREN):
             columns = self._columns()
         if not self._accept(TokenType.USING):
-            raise self._fail("Expected USING and a source here.")
+            raise self._fail(
+                "Expected USING and a source here, then OPTIONS (path '...', event_time 'column')."
+            )
         self.places["using"] = self._place()
         source = self._name("the name of a source").lower()
         options: dict[str, str] = {}

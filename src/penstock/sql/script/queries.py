@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
+from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.memberships import refuse_membership
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
@@ -59,6 +60,7 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     """Parses the tokens of one query of a script; raises as `parse_query`."""
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
+    refuse_other_dialects(script, tokens)
     if is_union(tokens):
         return parse_union(script, tokens, partial(parse_tokens, aggregates=aggregates))
     if not is_join(tokens) and (place := union_in_from(tokens)) is not None:

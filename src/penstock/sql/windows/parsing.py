@@ -214,6 +214,8 @@ class _WindowParser:
             names = {column.name.upper() for column in columns_of(clause).values()}
             if not names:
                 message = "A grouping key without a column is not supported; remove it."
+                if clause.text.strip() == "*":
+                    message = "SELECT DISTINCT * is not supported yet. Name the columns."
                 raise grouping.entry.error(UnsupportedError, message, 0, len(grouping.entry.text))
             start = tokens[0].start
             expression = clause.text[start : tokens[-1].end + 1]
