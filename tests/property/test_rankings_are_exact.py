@@ -148,9 +148,8 @@ def test_answers_come_to_the_first_tuples(
                 else:
                     assert answer.final or told.get(key) != values, "only what differs is published"
                     told[key] = values
-        change = groups.take_change()
-        if change is not None:
-            pieces = pieces[: change[0]] + change[1]
+        for _, staying, following in groups.take_changes():
+            pieces = pieces[:staying] + following
         if is_restored:
             groups = RunningGroups(plan, pieces)
         found = {(key[0], *row[len(TYPES) :], *row[: len(TYPES)]) for key, row in told.items()}
