@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnsupportedError
+from penstock.spark.ingest.window_views import window_query
+from penstock.spark.storage.bindings import RunningDefinition
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query_texts import QueryTexts
+from penstock.sql.windows.ranking import expanded
 
 PLACE = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC, y)"
 RANKED = f"(SELECT *, {PLACE} AS place FROM s)"
@@ -92,6 +96,49 @@ def test_over_a_selection_names_are_those_of_the_stream() -> None:
     assert (flat.source, flat.where) == ("t", "a > 2")
     assert [key.expression for key in flat.keys] == ["a"]
     assert [each.expression for each in flat.ranking.order] == ["(b + 1)", "c"]
+
+
+def test_columns_that_are_one_in_the_stream_keep_their_numbers() -> None:
+    """Over a view, names of one column are told apart: what was rewritten refers to the numbers."""
+    views = {"V": parse_query("SELECT *, amount AS amount2 FROM s")}
+    call = "row_number() OVER (PARTITION BY k ORDER BY x)"
+    text = f"SELECT * FROM (SELECT *, {call} AS place FROM v) WHERE place <= 3 AND amount2 > place AND amount < 9 + place"
+    flat = flatten(ranking(text), views)
+    assert isinstance(flat, WindowQuery)
+    bound = expanded(flat, ("id", "k", "x", "amount"))
+    assert [each.arguments for each in bound.aggregates] == [
+        ("amount",),
+        ("amount",),
+        ("`id`",),
+        ("`x`",),
+    ]
+    assert bound.having == flat.having
+    assert [(each.expression, each.name) for each in bound.outputs] == [
+        ("_a2", "id"),
+        ("_k0", "k"),
+        ("_a3", "x"),
+        ("_a0", "amount"),
+        ("_a0", "amount2"),
+        ("_k1", "place"),
+    ]
+    listed = flatten(ranking(f"SELECT k, amount, amount2, b FROM v QUALIFY {call} < 3"), views)
+    assert isinstance(listed, WindowQuery)
+    bound = expanded(listed, ("k", "x", "amount", "b"))
+    assert len(bound.aggregates) == 3
+    assert [each.expression for each in bound.outputs] == ["_k0", "_a0", "_a1", "_a2"]
+
+
+def test_a_star_stands_for_the_columns_of_its_definition() -> None:
+    text = f"SELECT * FROM {RANKED} WHERE place <= 2"
+    columns = (("k", "BIGINT"), ("x", "INT"), ("y", "INT"))
+    query = window_query(RunningDefinition("v", "v:1", text, (), columns))
+    assert query.columns == ("k", "x", "y")
+    written = QueryTexts(query, "stream").written().text
+    assert "FROM (SELECT `k`, `x`, `y` FROM stream)" in written, "the stream may have others now"
+    assert ranking(text).has_open_star
+    over = flatten(ranking(text), {"S": parse_query("SELECT k, x, y FROM t")})
+    assert isinstance(over, WindowQuery)
+    assert not over.has_open_star, "the view names its columns"
 
 
 def test_a_selection_over_one_with_a_star_is_refused() -> None:

@@ -147,9 +147,12 @@ def define_window(
         SqlError: a mistake in the query.
         InputError: the stream's event time is another column, or a reserved name is used.
     """
-    _check_window(name, flat, bind_window(flat, name, arrow_schema(source.schema), host), source)
-    kind = RunningDefinition if flat.is_running else WindowDefinition
-    return kind(name, identity_of(name, text, below), text, below)
+    schema = arrow_schema(source.schema)
+    _check_window(name, flat, bind_window(flat, name, schema, host), source)
+    if not flat.is_running:
+        return WindowDefinition(name, identity_of(name, text, below), text, below)
+    columns = tuple((each.name, spark_name(each.type)) for each in schema) if flat.has_open_star else ()
+    return RunningDefinition(name, identity_of(name, text, (*below, *columns)), text, below, columns)
 
 
 def define_deadline(

@@ -17,7 +17,12 @@ from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.rankings import RankedPlan
 from penstock.plan.windows import ALL_TIME, Aggregate, WindowPlan
 from penstock.settings import Settings
-from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition, WindowRegister
+from penstock.spark.storage.bindings import (
+    RegisteredWindow,
+    RunningDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
 from penstock.sql.text.lexing import quote
@@ -63,6 +68,8 @@ def window_query(definition: WindowDefinition) -> WindowQuery:
         raise InputError(
             f"view {definition.name} has no window in its GROUP BY, and neither do the views it selects from"
         )
+    if isinstance(definition, RunningDefinition):
+        return replace(query, columns=tuple(name for name, _ in definition.columns))
     return query
 
 

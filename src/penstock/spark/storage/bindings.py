@@ -80,7 +80,13 @@ class WindowDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RunningDefinition(WindowDefinition):
-    """A running view as registered: an aggregation without a window."""
+    """A running view as registered: an aggregation without a window, or a ranking.
+
+    Attributes:
+        columns: (name, type) of what `*` stands for in a ranking. Its state has them in this order: with others it is another view.
+    """
+
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def members(definition: ViewDefinition | WindowDefinition) -> dict[str, Any]:
@@ -398,15 +404,21 @@ def _text(view: ViewDefinition) -> Encoded:
 
 def _window_document(window: RegisteredWindow) -> dict[str, Any]:
     running = {_RUNNING: True} if isinstance(window.definition, RunningDefinition) else {}
-    return {**asdict(window), **running}
+    document = asdict(window)
+    if not document["definition"].get("columns"):
+        document["definition"].pop("columns", None)
+    return {**document, **running}
 
 
 def _registered(document: dict[str, Any]) -> RegisteredWindow:
     kind = RunningDefinition if document.get(_RUNNING) else WindowDefinition
     definition = document["definition"]
-    beneath = tuple((name, text) for name, text in definition["beneath"])
+    pairs = {
+        name: tuple((each, text) for each, text in definition.get(name, ()))
+        for name in ("beneath", "columns")
+    }
     return RegisteredWindow(
-        kind(**{**definition, "beneath": beneath}),
+        kind(**{**definition, **pairs}),
         document["operator"],
         document["is_answered"],
         Beginning(**document["beginning"]),

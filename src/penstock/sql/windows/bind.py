@@ -113,7 +113,7 @@ class WindowBinder:
             SqlError: anything else that Spark refuses. In all cases with the place underlined.
         """
         if query.ranking is not None:
-            query = expanded(query, list(self._columns.values()))
+            query = expanded(query, query.columns or list(self._columns.values()))
         self._refuse_shadowed(query)
         time = self._time(query) if query.time else None
         # over another view Spark groups, by windows too

@@ -150,6 +150,7 @@ class WindowQuery:
         inner: the UNION ALL in FROM, whose name `source` is; None: FROM names a table or view.
         ranking: what makes it a ranking: its `keys` are those of the partition, its `aggregates` columns of the kept tuples and the place, and
             its `outputs` may be `*`. None: it aggregates.
+        columns: of the source, what `*` stands for in a ranking; (): all that it has now.
         hints: Penstock's hints.
         gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
     """
@@ -171,6 +172,7 @@ class WindowQuery:
     over: Beneath | BeneathJoin | None = None
     inner: UnionQuery | None = None
     ranking: RankingClause | None = None
+    columns: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
     gap: int | None = None
 
@@ -178,6 +180,13 @@ class WindowQuery:
     def is_running(self) -> bool:
         """Whether it is an aggregation without a window, or by sessions."""
         return self.windows == ALL_TIME
+
+    @property
+    def has_open_star(self) -> bool:
+        """Whether it is a ranking whose columns are those of its source, whatever these are."""
+        below = self.below
+        is_open = below is None or any(output.is_star for output in below)
+        return self.ranking is not None and is_open and any(each.expression == "*" for each in self.outputs)
 
     @property
     def items(self) -> tuple[Clause, ...]:

@@ -97,10 +97,10 @@ class QueryTexts:
         self._add(f"\nFROM {self._source()})")
 
     def _source(self) -> str:
-        below = self._query.below
-        return (
-            self._stream if below is None else f"(SELECT {', '.join(map(_item, below))} FROM {self._stream})"
-        )
+        below, stream = self._query.below, self._stream
+        if self._query.columns:
+            stream = f"(SELECT {', '.join(map(quote, self._query.columns))} FROM {stream})"
+        return stream if below is None else f"(SELECT {', '.join(map(_item, below))} FROM {stream})"
 
     def _begin(self, text: str) -> None:
         self._written, self._length, self._pieces = [], 0, []

@@ -30,21 +30,21 @@ STAR = "*"
 
 
 class KeptColumns:
-    """The columns of tuples that a ranking keeps, each once: keys of the partition, and others by number.
+    """The columns of tuples that a ranking keeps: keys of the partition, and others by number.
 
     Args:
         keys: those of the partition.
-        calls: the others so far.
+        calls: the others so far. All keep their numbers: two that are written alike over a view may be one column over its stream.
     """
 
     def __init__(self, keys: Sequence[Key], calls: Iterable[AggregateCall] = ()) -> None:
         self._keys = {_spelled(key.expression): key.name for key in keys}
-        self._calls = {_identity(call): call for call in calls}
+        self._calls = list(calls)
 
     @property
     def calls(self) -> tuple[AggregateCall, ...]:
         """The others; the n-th is `_an`."""
-        return tuple(self._calls.values())
+        return tuple(self._calls)
 
     def name(self, text: str, clause: Clause) -> str:
         """The name of an expression in expressions over kept tuples.
@@ -60,9 +60,11 @@ class KeptColumns:
         return self._named(AggregateCall(function, (), None, None, clause))
 
     def _named(self, call: AggregateCall) -> str:
-        identity = _identity(call)
-        self._calls.setdefault(identity, call)
-        return aggregate_name(list(self._calls).index(identity))
+        identities = [_identity(each) for each in self._calls]
+        if _identity(call) not in identities:
+            self._calls.append(call)
+            identities.append(_identity(call))
+        return aggregate_name(identities.index(_identity(call)))
 
 
 def expanded(query: WindowQuery, columns: Sequence[str]) -> WindowQuery:
