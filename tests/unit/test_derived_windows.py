@@ -23,7 +23,7 @@ from penstock.plan.windows import Windows
 from penstock.settings import Settings
 from penstock.spark.lanes.derived.beneath import LaneRows, LaneSource, WindowRows, WindowSource
 from penstock.spark.lanes.derived.published_rows import PublishedRows, joined
-from penstock.spark.lanes.derived.revisions import Worth, revised, worth_of
+from penstock.spark.lanes.derived.revisions import Worth, revised, revised_whole, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
 from penstock.spark.lanes.joins.progress import STREAMS, followed, progress_of
 from penstock.spark.log.entries import Entry
@@ -124,6 +124,18 @@ def test_what_a_row_says_of_its_window() -> None:
         (1, "delete", False),
     ]
     assert counts.final_corrected == 1
+
+
+def test_withdrawn_rows_of_a_running_view_come_first() -> None:
+    before = pa.Table.from_pylist([{"x": 1.0, ROW: row(20, "a")}], NOW)
+    told, _ = revised_whole(before, TOLD.empty_table(), 0, is_final=False, tells_all=False)
+    now = pa.Table.from_pylist([{"x": 1.0, ROW: row(20, "b")}], NOW)
+    rows, counts = revised_whole(now, told, 1, is_final=False, tells_all=False)
+    assert [(each[ROW], each[OP]) for each in rows.to_pylist()] == [
+        (told.to_pylist()[0][ROW], "delete"),
+        (now.to_pylist()[0][ROW], "upsert"),
+    ]
+    assert counts.rows == 2
 
 
 def test_a_window_is_worth_what_the_least_of_its_rows_is() -> None:

@@ -66,6 +66,11 @@ def test_places_without_a_row_are_withdrawn(layout: Layout) -> None:
     assert ranked_now(layout) == [(1, 1, 7), (1, 1, 7)]
     ops = [row["op"] for row in told(layout).to_pylist()]
     assert ops.count("delete") == 2
+    by_revision: dict[int, list[str]] = {}
+    for row in told(layout).to_pylist():
+        by_revision.setdefault(row["revision"], []).append(row["op"])
+    assert all(each == sorted(each) for each in by_revision.values()), "withdrawn ones first"
+    assert ["delete", "upsert"] in [sorted(set(each)) for each in by_revision.values()]
 
 
 def test_the_one_row_of_a_key_leaves_after_its_time(layout: Layout) -> None:

@@ -96,8 +96,8 @@ class RunningGroups:
             changed, replaced = differences(told, rest, row)
             if isinstance(view, RankedPlan) and view.ranking.function != ROW_NUMBER:
                 withdrawn, then = without_a_row(told, rows, view)
-                changed = pa.concat_tables([changed, withdrawn])
-                replaced = pa.concat_tables([replaced, then])
+                changed = pa.concat_tables([withdrawn, changed])
+                replaced = pa.concat_tables([then, replaced])
             answers += [
                 _answer(view.name, revision, changed, replaced, is_final=False),
                 _answer(view.name, revision, final, of_groups(told, final, row), is_final=True),

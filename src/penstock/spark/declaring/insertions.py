@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError, TypeMismatchError
 from penstock.monitor.figures import counted
+from penstock.plan.rankings import ROW_NUMBER, RankedPlan
 from penstock.plan.windows import ALL_TIME
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declaring.declared import Declared
@@ -24,7 +25,7 @@ from penstock.sql.script.statements import CreateTable, InsertInto, sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.bind import BoundWindow, bind_window
-from penstock.sql.windows.query import WINDOW_NAME, WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, key_name
 
 
 def insert_view(insert: InsertInto) -> str:
@@ -86,6 +87,7 @@ def view_of(declared: Declared, name: str) -> SinkView:
             has_windows=has_sessions or bound.plan.windows != ALL_TIME,
             changes=True,
             has_sessions=has_sessions,
+            needs=ranking_needs(bound),
         )
     stream = declared.streams[view.stream]
     flat = flatten(view.query, declared.queries)
@@ -138,6 +140,23 @@ def _key(bound: BoundWindow) -> tuple[str, ...] | None:
     if window is None or any(each not in outputs for each in keys):
         return None
     return (*(outputs[each] for each in keys), outputs[window])
+
+
+def ranking_needs(bound: BoundWindow) -> str | None:
+    """What gives a ranking a key, "" where it has one; None of other views."""
+    plan = bound.plan
+    if not isinstance(plan, RankedPlan):
+        return None
+    function = plan.ranking.function.upper()
+    if function != ROW_NUMBER.upper():
+        return f"{function} gives equal rows one place. Use ROW_NUMBER"
+    if not plan.keys:
+        return "it is one row. Keep several, by their place"
+    selected = {each.expression for each in bound.outputs}
+    lacks_key = any(key_name(number) not in selected for number in range(len(plan.grouping)))
+    lacks_place = not plan.ranking.is_one_row and key_name(len(plan.grouping)) not in selected
+    missing = [*(["its PARTITION BY columns"] if lacks_key else []), *(["its place"] if lacks_place else [])]
+    return f"select {' and '.join(missing)}" if missing else ""
 
 
 def _columns(declared: Declared, name: str) -> list[str]:

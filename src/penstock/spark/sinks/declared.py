@@ -44,6 +44,7 @@ class SinkView:
         has_windows: whether its rows are those of windows or sessions, early or final.
         changes: whether rows are replaced or withdrawn.
         has_sessions: whether they are those of sessions.
+        needs: of a ranking without a key, what gives it one, and "" of one with a key: no other tells its rows apart. None of other views.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SinkView:
     has_windows: bool
     changes: bool
     has_sessions: bool = False
+    needs: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +168,17 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
             raise SqlError(str(error), *table.at("key")) from error
         if not key:
             raise SqlError(f"{where}: key names no column.", *table.at("key"))
+        if view.needs is not None and (view.key is None or set(key) != set(view.key)):
+            has = (
+                f"has no key: {view.needs}, or use mode changes"
+                if view.key is None
+                else f"has the key {', '.join(view.key)}. By another one, rows would overwrite each other or stay. Remove the option key"
+            )
+            raise SqlError(f"{where}: ranking {view.name} {has}.", *table.at("key"))
     elif mode == "upsert":
+        if view.key is None and view.needs is not None:
+            message = f"{where}: mode upsert needs a key, and ranking {view.name} has none: {view.needs}, or use mode changes."
+            raise SqlError(message, *table.at("mode"))
         if view.key is None:
             if view.has_sessions:
                 needs = "select all of its group keys and session_window, or session_window.start and session_window.end"

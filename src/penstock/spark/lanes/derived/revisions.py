@@ -145,7 +145,7 @@ def revised_whole(
         tells_all: whether groups that do not differ are told too.
 
     Returns:
-        Own columns, MARKS and ROW, and what they say, counted.
+        Own columns, MARKS and ROW, those that are withdrawn first, and what they say, counted.
     """
     names = marks_in(told.column_names)
     own = [name for name in told.column_names if name not in (*names.values(), ROW)]
@@ -153,7 +153,7 @@ def revised_whole(
     differs, gone = _compared(now, newest, own)
     upserts = now if tells_all else now.filter(pa.array(differs))
     deletes = newest.filter(pa.array(gone)).select([*own, ROW])
-    rows = pa.concat_tables([upserts.select([*own, ROW]), deletes])
+    rows = pa.concat_tables([deletes, upserts.select([*own, ROW])])
     shown_before = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
     counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - shown_before))
     marks: dict[str, Sequence[object]] = {
@@ -161,7 +161,7 @@ def revised_whole(
         COVERAGE: [1.0 if is_final else None] * rows.num_rows,
         SLACK: [0.0] * rows.num_rows,
         FINAL: [is_final] * rows.num_rows,
-        OP: [UPSERT] * upserts.num_rows + [DELETE] * deletes.num_rows,
+        OP: [DELETE] * deletes.num_rows + [UPSERT] * upserts.num_rows,
     }
     columns = {name: rows.column(name) for name in own}
     columns |= {names[mark.name]: pa.array(marks[mark.name], mark.type) for mark in MARKS}
