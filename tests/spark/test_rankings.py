@@ -37,6 +37,7 @@ VIEWS = {
     "large": "SELECT id, name, price FROM orders WHERE amount > 200",
     "twice": "SELECT *, amount AS amount2, amount AS amount3 FROM orders",
     "doubled": f"SELECT * FROM (SELECT *, {PLACE} AS place FROM twice) WHERE place <= 3 AND amount2 > 3 AND amount < 900",
+    "qualified": f"SELECT o.name, o.id AS amount FROM orders o QUALIFY {PLACE} <= 3 AND o.name > 'f' AND o.id > 5",
     "listed": f"SELECT name, amount, amount2, id FROM twice QUALIFY {PLACE} < 3",
 }
 ORDER = (
@@ -44,6 +45,7 @@ ORDER = (
     "twice",
     "doubled",
     "listed",
+    "qualified",
     "named",
     "odd",
     "top",
@@ -178,6 +180,14 @@ def test_partitions_leave_after_their_time(spark: SparkSession, tmp_path: Path) 
             "Rename the alias",
         ),
         ("SELECT id, null AS x FROM orders QUALIFY rank() OVER (ORDER BY id) = 1", "CAST it to a type"),
+        (
+            "SELECT amount AS name FROM orders QUALIFY rank() OVER (PARTITION BY name ORDER BY id) = 1 AND name > 3",
+            "Rename the alias",
+        ),
+        (
+            "SELECT name FROM (SELECT name, id AS a, amount AS a, rank() OVER (ORDER BY id) AS r FROM orders) WHERE r = 1 AND a > 3",
+            "a",
+        ),
         ("SELECT * FROM (SELECT *, rank() OVER (ORDER BY id) AS id FROM orders) WHERE id = 1", "id"),
         ("SELECT id, rank() OVER (ORDER BY id) AS r FROM orders", r"REFRESH\('1 minute'\)"),
         ("SELECT n, rank() OVER (ORDER BY n) AS r FROM counted QUALIFY r < 3", "running view"),

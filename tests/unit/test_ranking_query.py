@@ -54,11 +54,88 @@ def test_the_bound_of_the_place(condition: str, limit: int, having: list[str]) -
 
 @pytest.mark.parametrize(
     "condition",
-    ["x > 3", "place > 3", "place <= x", "place <= 3 OR x > 1", "place <> 2", "place <= 2.5", "place = -1"],
+    ["x > 3", "place > 3", "3 <= place", "place <= 3 OR x > 1", "place <> 2"],
 )
 def test_without_a_bound_it_is_refused(condition: str) -> None:
     with pytest.raises(UnsupportedError, match="needs a bound of its place"):
         parse_query(f"SELECT * FROM {RANKED} WHERE {condition}")
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        *(
+            (condition, "Compare the place with a whole number from 1 to 2147483647")
+            for condition in (
+                "place <= 2 + 1",
+                "place <= 3.0",
+                "3.0 >= place",
+                "NOT place > 3",
+                "place <= 99999999999",
+                "place <= x AND y > 2",
+                "place IN (1, 2.5)",
+                "place BETWEEN 1 AND x",
+            )
+        ),
+        ("place <= -1", "Places begin with 1"),
+        ("place = 0", "Places begin with 1"),
+    ],
+)
+def test_what_the_place_is_compared_with(condition: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        parse_query(f"SELECT * FROM {RANKED} WHERE {condition}")
+
+
+@pytest.mark.parametrize("frame", ["ROWS 1 PRECEDING", "RANGE UNBOUNDED PRECEDING", "ROWS CURRENT ROW"])
+def test_a_frame_is_told_from_a_name(frame: str) -> None:
+    query = ranking(
+        "SELECT k FROM s QUALIFY RANK() OVER (PARTITION BY rows ORDER BY range DESC, rows, x + rows) < 3"
+    )
+    assert query.ranking is not None
+    assert [each.expression for each in query.ranking.order] == ["range", "rows", "x + rows"]
+    with pytest.raises(UnsupportedError, match="A ranking has no frame"):
+        parse_query(f"SELECT k FROM s QUALIFY RANK() OVER (ORDER BY range {frame}) < 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT first_value(x) OVER (ORDER BY y) FROM s", "Of functions with OVER, ROW_NUMBER"),
+        (
+            "SELECT k FROM s QUALIFY first_value(x) OVER (ORDER BY y) = 1",
+            "Of functions with OVER, ROW_NUMBER",
+        ),
+        (f"SELECT DISTINCT k FROM {RANKED} WHERE place < 3", "DISTINCT in a ranking is not supported"),
+    ],
+)
+def test_other_refusals(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        parse_query(text)
+
+
+def test_names_in_qualify_may_have_the_name_of_the_source() -> None:
+    """With it they are no aliases."""
+    text = (
+        "SELECT o.id AS name, o.k FROM orders o QUALIFY RANK() OVER (PARTITION BY o.name ORDER BY o.id DESC) <= 3 "
+        "AND o.name > 'a' AND o.id > 5 AND name < 9"
+    )
+    query = ranking(text)
+    assert query.ranking is not None
+    assert [key.expression.strip() for key in query.keys] == ["name"]
+    assert [call.arguments for call in query.aggregates] == [("id",), ("k",), ()]
+    assert [each.expression for each in query.having] == [
+        "_a2 <= 3 AND   _k0 > 'a' AND   _a0 > 5 AND (_a0) < 9"
+    ]
+    assert [each.text for each in query.ranking.aliases] == ["name"]
+    assert query.ranking.aliases[0].start == text.rindex("name")
+
+
+def test_spark_sees_the_condition_over_the_query_in_from() -> None:
+    text = (
+        f"SELECT r.k FROM (SELECT k, x AS a, y AS a, {PLACE} AS place FROM s) r WHERE place <= 3 AND r.a > 2"
+    )
+    written = QueryTexts(ranking(text), "stream").written().text
+    assert written.endswith("FROM stream)\nWHERE place <= 3 AND   a > 2")
 
 
 def test_order_is_read_as_spark_reads_it() -> None:

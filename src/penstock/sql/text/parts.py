@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -101,6 +102,7 @@ class Parts:
     Attributes:
         source: name after FROM.
         source_clause: where that name was written.
+        qualifier: what stands before a column's name: the source's alias, else its name; in upper case.
         hints: Penstock's hints.
         items: the SELECT list.
         where: the condition, if any.
@@ -112,6 +114,7 @@ class Parts:
 
     source: str
     source_clause: Clause
+    qualifier: str
     hints: Hints
     items: tuple[Item, ...]
     where: Clause | None
@@ -203,6 +206,7 @@ class Splitter:
         return Parts(
             source,
             source_clause,
+            self.qualifier,
             hints,
             tuple(self._item(*item) for item in items),
             None if where is None else self._clause(*where),
@@ -346,17 +350,7 @@ class Splitter:
 
     def _clause(self, first: int, last: int) -> Clause:
         """The text of some tokens, with blanks in place of the source's name before a column's."""
-        start, end = self.tokens[first].start, self.tokens[last - 1].end + 1
-        text = self.script[start:end]
-        for index in range(first, last - 2):
-            name, dot = self.tokens[index], self.tokens[index + 1]
-            if dot.token_type is not TokenType.DOT or name.text.upper() != self.qualifier:
-                continue
-            if index > first and self.tokens[index - 1].token_type is TokenType.DOT:
-                continue
-            width = dot.end + 1 - name.start
-            text = text[: name.start - start] + " " * width + text[dot.end + 1 - start :]
-        return Clause(text, self.script, start)
+        return unqualified(self.script, self.tokens[first:last], self.qualifier)
 
     def _item(self, first: int, last: int) -> Item:
         clause = self._clause(first, last)
@@ -373,6 +367,26 @@ class Splitter:
             return Item(clause, clause, None, tree)
         bare = last - 2 if self.tokens[last - 2].token_type is TokenType.ALIAS else last - 1
         return Item(clause, self._clause(first, bare), tree.alias, tree)
+
+
+def unqualified(script: str, tokens: Sequence[Token], qualifier: str) -> Clause:
+    """The text of some tokens, with blanks in place of a name before a column's.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: at least one.
+        qualifier: the name, in upper case.
+    """
+    start = tokens[0].start
+    text = script[start : tokens[-1].end + 1]
+    for index, (name, dot) in enumerate(pairwise(tokens[:-1])):
+        if dot.token_type is not TokenType.DOT or name.text.upper() != qualifier:
+            continue
+        if index and tokens[index - 1].token_type is TokenType.DOT:
+            continue
+        width = dot.end + 1 - name.start
+        text = text[: name.start - start] + " " * width + text[dot.end + 1 - start :]
+    return Clause(text, script, start)
 
 
 def _place_of(error: ParseError, text: str) -> tuple[int, int]:

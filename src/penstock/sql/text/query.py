@@ -19,7 +19,7 @@ _GROUPED = "needs GROUP BY window(...), because a stream never ends"
 _REFUSED = {
     exp.AggFunc: (f"An aggregate function {_GROUPED}", ALLOWED_WINDOW),
     exp.Window: (
-        "A window function is not supported here; a ranking with a bound is: add QUALIFY ROW_NUMBER() OVER (...) <= 10",
+        "Of functions with OVER, ROW_NUMBER, RANK and DENSE_RANK are supported, with a bound: QUALIFY ROW_NUMBER() OVER (...) <= 10",
         ALLOWED,
     ),
     exp.Query: ("A subquery is not supported yet; make it a view, or JOIN the static table", ALLOWED),

@@ -173,8 +173,9 @@ class WindowBinder:
         visible = {output.name.upper() for output in below if output.name is not None}
         if query.below is None or any(output.is_star for output in below):
             visible |= self._columns.keys()
-        keys = {_single_name(key.clause.text) for key in query.keys}
-        for entry in query.group_by if query.ranking is None else query.ranking.aliases:
+        ranking = query.ranking
+        keys = {_single_name(key.clause.text) for key in query.keys} if ranking is None else set()
+        for entry in query.group_by if ranking is None else ranking.aliases:
             name = _single_name(entry.text) if not entry.is_qualified() else None
             if name is not None and name in visible and name not in keys:
                 message = (

@@ -34,7 +34,7 @@ _REFUSED_CALLS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """A name in a text, with the fields behind it.
 
     Attributes:
@@ -158,7 +158,7 @@ class GroupExpressions:
         clause: Clause,
         tokens: Sequence[Token],
         position: int,
-        columns: Mapping[int, _Column],
+        columns: Mapping[int, Column],
     ) -> tuple[str, int] | None:
         """The key that is written there and the position after it."""
         if position and tokens[position - 1].token_type is TokenType.DOT:
@@ -177,7 +177,7 @@ class GroupExpressions:
         return None
 
 
-def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, _Column]:
+def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, Column]:
     """The names of columns in an expression, by the offsets where they begin.
 
     Args:
@@ -188,7 +188,7 @@ def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, _Colu
         SqlError: no expression.
         UnsupportedError: a star or a subquery.
     """
-    found: dict[int, _Column] = {}
+    found: dict[int, Column] = {}
     for node in parse_tree(clause).walk():
         if isinstance(node, exp.Query):
             message = f"A subquery is not supported yet; make it a view, or JOIN the static table. {allowed}"
@@ -201,7 +201,7 @@ def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, _Colu
             raise clause.error(UnsupportedError, message, 0, len(clause.text))
         end = first.meta["end"] + 1
         qualified = clause.is_qualified(first.meta["start"])
-        found[first.meta["start"]] = _Column(first.name, end, last.meta["end"] + 1, qualified)
+        found[first.meta["start"]] = Column(first.name, end, last.meta["end"] + 1, qualified)
     return found
 
 

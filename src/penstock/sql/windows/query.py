@@ -113,6 +113,7 @@ class RankingClause:
         items: the SELECT list as it was written.
         inner: that of the query in FROM that ranks, as Spark may analyse it; None: the ranking is in the query itself.
         aliases: names of the SELECT list in QUALIFY, where they were written.
+        condition: that on the place, over what `inner` puts out; None as `inner` is.
     """
 
     function: str
@@ -121,6 +122,7 @@ class RankingClause:
     items: tuple[Clause, ...]
     inner: tuple[Clause, ...] | None
     aliases: tuple[Clause, ...] = ()
+    condition: Clause | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ class QueryTexts:
         self._list((clause.text, clause) for clause in items)
         if query.selected is None and query.ranking is not None:
             self._ranked(query.ranking)
+            if query.ranking.condition is not None and alone is None:
+                self._add("\nWHERE ")
+                self._list([(query.ranking.condition.text, query.ranking.condition)])
             return
         if query.selected is None:
             self._add(f"\nFROM {self._source()}" + ("\nGROUP BY " if query.group_by else ""))

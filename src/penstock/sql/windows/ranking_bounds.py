@@ -22,7 +22,7 @@ def limit_of(condition: str, written: Clause) -> tuple[int, bool]:
     parts = list(tree.flatten()) if isinstance(tree, exp.And) else [tree]
     bounds = [(bound, part) for part in parts if (bound := _bound(part)) is not None]
     if not bounds:
-        raise unbounded(written)
+        raise _without_a_number(written) if any(map(_compares_otherwise, parts)) else unbounded(written)
     limit = min(bound for bound, _ in bounds)
     if limit < 1:
         raise refused(written, "Places begin with 1: no row has such a place.")
@@ -66,8 +66,33 @@ def _is_place(node: exp.Expr) -> bool:
 
 def _whole(node: exp.Expr) -> int | None:
     node = node.unnest()
+    if isinstance(node, exp.Neg):
+        value = _whole(node.this)
+        return None if value is None else -value
     is_number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
     return int(node.name) if is_number and int(node.name) <= _LARGEST else None
+
+
+def _compares_otherwise(part: exp.Expr) -> bool:
+    """Whether a condition may bound the place, but not by a whole number."""
+    part = part.unnest()
+    if isinstance(part, exp.Not):
+        return any(_is_place(each) for each in part.find_all(exp.Column))
+    if isinstance(part, exp.Between | exp.In):
+        return _is_place(part.this)
+    if isinstance(part, exp.LT | exp.LTE | exp.EQ | exp.GT | exp.GTE):
+        place, other = part.this, part.expression
+        is_turned = not _is_place(place)
+        if is_turned:
+            place, other = other, place
+        is_lower = isinstance(part, (exp.LT, exp.LTE) if is_turned else (exp.GT, exp.GTE))
+        return _is_place(place) and not is_lower
+    return False
+
+
+def _without_a_number(clause: Clause) -> UnsupportedError:
+    message = f"Compare the place with a whole number from 1 to {_LARGEST}, such as place <= 10."
+    return refused(clause, message)
 
 
 def unbounded(clause: Clause) -> UnsupportedError:

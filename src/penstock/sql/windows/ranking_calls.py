@@ -47,7 +47,7 @@ def without_calls(clause: Clause) -> tuple[Clause, list[RankingCall]]:
     position = 0
     while position < len(tokens):
         if tokens[position].token_type is TokenType.OVER:
-            message = "This window function is not supported yet."
+            message = "Of functions with OVER, ROW_NUMBER, RANK and DENSE_RANK are supported."
             token = tokens[position]
             raise clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}", token.start, token.end + 1)
         if not is_call(tokens, position) or tokens[position].text.lower() not in RANKINGS:
@@ -59,7 +59,8 @@ def without_calls(clause: Clause) -> tuple[Clause, list[RankingCall]]:
         calls.append((first.start, tokens[position - 1].end + 1, call))
     text = clause.text
     for start, stop, _ in reversed(calls):
-        text = text[:start] + PLACE + text[stop:]
+        # as long as the call, so that what is behind it stays where it was written
+        text = text[:start] + PLACE.rjust(stop - start) + text[stop:]
     return (Clause(text, clause.script, clause.start) if calls else clause), [call for _, _, call in calls]
 
 
@@ -86,8 +87,8 @@ def _read_call(clause: Clause, tokens: Sequence[Token], position: int, end: int)
     order = end + 2 + kinds.index(TokenType.ORDER_BY)
     if kinds[0] not in (TokenType.PARTITION_BY, TokenType.ORDER_BY):
         raise refused(written(end + 2, last - 1), "Expected PARTITION BY or ORDER BY here.")
-    for number in range(order, last - 1):
-        if tokens[number].token_type in (TokenType.ROWS, TokenType.RANGE):
+    for number in range(order + 2, last - 1):
+        if _begins_a_frame(tokens, number):
             raise refused(written(number, last - 1), "A ranking has no frame. Remove this.")
     partition = _entries(tokens, end + 3, order, whole) if order > end + 2 else []
     ordered = _entries(tokens, order + 1, last - 1, whole)
@@ -100,6 +101,19 @@ def _read_call(clause: Clause, tokens: Sequence[Token], position: int, end: int)
             whole,
         ),
         last,
+    )
+
+
+def _begins_a_frame(tokens: Sequence[Token], position: int) -> bool:
+    """Whether ROWS or RANGE there is no name of a column."""
+    following = tokens[position + 1]
+    return (
+        tokens[position].token_type in (TokenType.ROWS, TokenType.RANGE)
+        and tokens[position - 1].token_type is not TokenType.COMMA
+        and (
+            following.token_type in (TokenType.BETWEEN, TokenType.NUMBER, TokenType.INTERVAL)
+            or following.text.upper() in ("UNBOUNDED", "CURRENT")
+        )
     )
 
 

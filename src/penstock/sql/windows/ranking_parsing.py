@@ -20,9 +20,9 @@ from penstock.sql.text.lexing import (
     spelling,
     tokenize,
 )
-from penstock.sql.text.parts import UNSUPPORTED, Item, Parts, split_query
+from penstock.sql.text.parts import UNSUPPORTED, Item, Parts, split_query, unqualified
 from penstock.sql.windows.aggregate_calls import is_aggregate
-from penstock.sql.windows.group_expressions import columns_of
+from penstock.sql.windows.group_expressions import Column, columns_of
 from penstock.sql.windows.query import (
     GroupExpression,
     Key,
@@ -149,6 +149,7 @@ class _Ranking:
                 tuple(item.clause for item in lists[0]),
                 None if lists[1] is None else tuple(lists[1]),
                 scope.used_in(condition) if lists[1] is None else (),
+                None if lists[1] is None else condition,
             ),
             hints=hints,
         )
@@ -227,13 +228,13 @@ class _Qualified(_Ranking):
                 f"{text.text.replace(PLACE, '1')} AS {quote(item.alias or '')}" if calls else item.clause.text
             )
             written.append(Clause(named, item.clause.script, item.clause.start))
-        first, last = self._condition[0], self._condition[-1]
-        whole = Clause(self.script[first.start : last.end + 1], self.script, first.start)
-        condition, calls = without_calls(whole)
+        condition, calls = without_calls(unqualified(self.script, self._condition, parts.qualifier))
         for call in calls:
             self.found(call)
         aliases = {
-            item.alias.upper(): f"({item.expression.text})" for item in items if item.alias is not None
+            item.alias.upper(): f"({item.expression.text.strip()})"
+            for item in items
+            if item.alias is not None and item.expression.text.strip().upper() != item.alias.upper()
         }
         scope = _Scope(aliases, is_open=True)
         listed = [replace(item, clause=clause) for item, clause in zip(items, written, strict=True)]
@@ -272,8 +273,13 @@ class _Scope:
         return tuple(
             Clause(clause.text[start : each.end], clause.script, clause.start + start)
             for start, each in columns.items()
-            if each.name.upper() in self.names
+            if self._stands_for_other(each)
         )
+
+    def _stands_for_other(self, column: Column) -> bool:
+        # with the source's name before it, it is no alias of the same list
+        is_alias = self.stars is not None or not column.is_qualified
+        return is_alias and column.name.upper() in self.names
 
     def resolved(self, clause: Clause) -> str:
         """An expression over the source's columns and the place.
@@ -284,7 +290,7 @@ class _Scope:
         text = clause.text
         for start, column in sorted(columns_of(clause, ALLOWED_RANKING).items(), reverse=True):
             own = column.name.upper()
-            if own in self.names:
+            if self._stands_for_other(column):
                 text = text[:start] + self.names[own] + text[column.end :]
             elif not self.is_open and own not in BARE_FUNCTIONS:
                 near = meant(column.name, [name.lower() for name in self.names])
@@ -366,7 +372,10 @@ def _check_hints(hints: Hints, script: str, *, is_one_row: bool, has_keys: bool)
 
 
 def _refuse_groups(parts: Parts) -> None:
-    for clause in (parts.group_by_keyword, parts.having, parts.distinct):
+    if parts.distinct is not None:
+        message = "DISTINCT in a ranking is not supported. Remove it, or add the hint REFRESH('1 minute')."
+        raise refused(parts.distinct, message)
+    for clause in (parts.group_by_keyword, parts.having):
         if clause is not None:
             message = "A ranking of groups, or groups of a ranking, in one text is not supported yet. Make the aggregation a view, and rank its rows."
             raise refused(clause, message)
