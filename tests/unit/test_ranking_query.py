@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnsupportedError
+from penstock.spark.ingest.explaining import state_words
 from penstock.spark.ingest.window_views import window_query
 from penstock.spark.storage.bindings import RunningDefinition
 from penstock.sql.script.queries import parse_query
@@ -222,3 +223,20 @@ def test_a_selection_over_one_with_a_star_is_refused() -> None:
     views = {"V": ranking(f"SELECT * FROM {RANKED} WHERE place <= 2")}
     with pytest.raises(SqlError, match="Name its columns there"):
         flatten(parse_query("SELECT k FROM v WHERE place = 1"), views)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("RANK() OVER (ORDER BY x)", "all tuples of the first 3 places, however many are equal"),
+        (
+            "DENSE_RANK() OVER (PARTITION BY k ORDER BY x)",
+            "all tuples of the first 3 places of every partition, however",
+        ),
+        (PLACE, "keeps the rows of the first 3 places of every partition;"),
+        ("ROW_NUMBER() OVER (ORDER BY x)", None),
+    ],
+)
+def test_what_the_state_keeps(call: str, told: str | None) -> None:
+    words = state_words("v", ranking(f"SELECT k, x FROM s QUALIFY {call} <= 3"))
+    assert words is None if told is None else told in (words or "")

@@ -30,7 +30,10 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
         if isinstance(operator, RunningPlan):
             kept = "its state grows with its groups"
             if isinstance(operator.parts, RankedParts):
-                kept = "its state grows with its partitions"
+                ties = (
+                    "" if operator.parts.ranking.function == ROW_NUMBER else " and with tuples that are equal"
+                )
+                kept = f"its state grows with its partitions{ties}"
             if operator.ttl is not None:
                 kept = f"a group leaves the state after {operator.ttl / 1e6:g} s of event time without tuples"
             if operator.session is not None:
@@ -62,11 +65,20 @@ def state_words(name: str, query: Query) -> str | None:
             f"the state of view {name} keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
             "have left the state are left out and counted (left_out)."
         )
-    if not isinstance(query, WindowQuery) or not query.keys or query.over is not None:
+    if not isinstance(query, WindowQuery) or query.over is not None:
         return None
     ttl, ranking = query.hints.state_ttl, query.ranking
+    if ranking is not None and ranking.function != ROW_NUMBER:
+        partitions = " of every partition" if query.keys else ""
+        places = counted(ranking.limit, "place")
+        return (
+            f"the state of view {name} keeps all tuples of the first {places}{partitions}, however many are equal; only disk space limits them. "
+            "ROW_NUMBER keeps one tuple at each place."
+        )
+    if not query.keys:
+        return None
     if ranking is not None and ttl is None:
-        is_one_row = ranking.function == ROW_NUMBER and ranking.limit == 1
+        is_one_row = ranking.limit == 1
         kept = "one row" if is_one_row else f"the rows of the first {counted(ranking.limit, 'place')}"
         remedy = " If their number grows without end, add the hint STATE_TTL('1 day')." if is_one_row else ""
         return f"the state of view {name} keeps {kept} of every partition; only disk space limits the number of partitions.{remedy}"

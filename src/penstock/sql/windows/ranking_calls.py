@@ -167,3 +167,20 @@ def outer_tokens(tokens: Sequence[Token]) -> list[Token]:
             found.append(token)
         depth += token.token_type is TokenType.L_PAREN
     return found
+
+
+def query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the parentheses of a query in FROM."""
+    depth, opened, is_from = 0, -1, False
+    for position, token in enumerate(tokens):
+        depth -= token.token_type is TokenType.R_PAREN
+        if depth == 0 and opened >= 0:
+            return opened, position
+        if depth == 0 and is_from:
+            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
+            if token.token_type is not TokenType.L_PAREN or following is not TokenType.SELECT:
+                return None
+            opened = position
+        is_from = depth == 0 and token.token_type is TokenType.FROM
+        depth += token.token_type is TokenType.L_PAREN
+    return None

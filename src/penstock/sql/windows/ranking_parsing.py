@@ -37,6 +37,7 @@ from penstock.sql.windows.ranking_calls import (
     PLACE,
     RankingCall,
     outer_tokens,
+    query_in_from,
     refused,
     without_calls,
 )
@@ -51,7 +52,7 @@ def is_ranking(tokens: Sequence[Token]) -> bool:
     """Whether a query ranks tuples by itself, or has a query in FROM that does."""
     if any(token.token_type is TokenType.QUALIFY for token in outer_tokens(tokens)):
         return True
-    place = _query_in_from(tokens)
+    place = query_in_from(tokens)
     return place is not None and any(
         token.token_type is TokenType.OVER for token in outer_tokens(tokens[place[0] + 1 : place[1]])
     )
@@ -64,7 +65,7 @@ def parse_ranking(script: str, tokens: Sequence[Token]) -> WindowQuery:
         UnsupportedError: what no ranking may have, such as no bound of the place.
         SqlError: what is no query of Spark, or hints that do not go with it.
     """
-    place = _query_in_from(tokens)
+    place = query_in_from(tokens)
     if place is None:
         return _Qualified(script, tokens).query()
     return _Nested(script, tokens, place).query()
@@ -386,20 +387,3 @@ def _refuse_join(script: str, tokens: Sequence[Token]) -> None:
         if token.token_type is TokenType.JOIN:
             message = f"A ranking of a join in one text is not supported yet. Make the join a view, and rank its rows. {ALLOWED_RANKING}"
             raise UnsupportedError(message, script, token.start, token.end + 1)
-
-
-def _query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
-    """The places of the parentheses of a query in FROM."""
-    depth, opened, is_from = 0, -1, False
-    for position, token in enumerate(tokens):
-        depth -= token.token_type is TokenType.R_PAREN
-        if depth == 0 and opened >= 0:
-            return opened, position
-        if depth == 0 and is_from:
-            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
-            if token.token_type is not TokenType.L_PAREN or following is not TokenType.SELECT:
-                return None
-            opened = position
-        is_from = depth == 0 and token.token_type is TokenType.FROM
-        depth += token.token_type is TokenType.L_PAREN
-    return None
