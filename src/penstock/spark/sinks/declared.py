@@ -172,7 +172,7 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
             has = (
                 f"has no key: {view.needs}, or use mode changes"
                 if view.key is None
-                else f"has the key {', '.join(view.key)}. By another one, rows would overwrite each other or stay. Remove the option key"
+                else f"has the key {', '.join(view.key)}. By another one, rows would overwrite each other, or old ones would remain. Remove the option key"
             )
             raise SqlError(f"{where}: ranking {view.name} {has}.", *table.at("key"))
     elif mode == "upsert":
