@@ -10,6 +10,14 @@ import pytest
 from penstock.operators.windows import pane
 from penstock.plan.rankings import RANK
 from penstock.spark.lanes.running import shard_task
+from penstock.spark.storage.bindings import (
+    FROM_THE_START,
+    PlanLog,
+    RegisteredWindow,
+    RunningDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
 from penstock.spark.storage.layout import Layout
 from plain_rankings import RankedStream, ranked_now, ranked_plan
 from plain_running import STREAM, answer, random_tuples, told
@@ -71,6 +79,20 @@ def test_places_without_a_row_are_withdrawn(layout: Layout) -> None:
         by_revision.setdefault(row["revision"], []).append(row["op"])
     assert all(each == sorted(each) for each in by_revision.values()), "withdrawn ones first"
     assert ["delete", "upsert"] in [sorted(set(each)) for each in by_revision.values()]
+
+
+def test_the_columns_of_a_star_are_stored(layout: Layout) -> None:
+    definitions = (
+        WindowDefinition("w", "w:1", "SELECT 1", (("v", "SELECT 2"),)),
+        RunningDefinition("r", "r:1", "SELECT 3"),
+        RunningDefinition("s", "s:1", "SELECT 4", (), (("k", "BIGINT"), ("x", "INT"))),
+    )
+    windows = tuple(
+        RegisteredWindow(each, number, beginning=FROM_THE_START) for number, each in enumerate(definitions)
+    )
+    log = PlanLog(layout, STREAM)
+    log.store(0, {}, WindowRegister(windows, 3, running_operators=2))
+    assert log.load_windows(0).windows == windows
 
 
 def test_the_one_row_of_a_key_leaves_after_its_time(layout: Layout) -> None:

@@ -414,8 +414,9 @@ def _registered(document: dict[str, Any]) -> RegisteredWindow:
     kind = RunningDefinition if document.get(_RUNNING) else WindowDefinition
     definition = document["definition"]
     pairs = {
-        name: tuple((each, text) for each, text in definition.get(name, ()))
+        name: tuple((first, second) for first, second in definition[name])
         for name in ("beneath", "columns")
+        if name in definition
     }
     return RegisteredWindow(
         kind(**{**definition, **pairs}),
