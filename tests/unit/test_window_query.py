@@ -593,7 +593,7 @@ def test_a_window_over_a_window_over_a_window_is_refused() -> None:
             "/*+ STATE_TTL('1 day') */",
             "Write the hint in window view fares",
         ),
-        ("SELECT sum(n) OVER () FROM fares", "sum(n) OVER ()", "window function"),
+        ("SELECT sum(n) OVER () FROM fares", "sum(n) OVER ()", "functions with OVER"),
         ("SELECT n FROM fares WHERE n > (SELECT 3)", "SELECT", "subquery"),
     ],
 )

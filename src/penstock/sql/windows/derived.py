@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, tokenize
-from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_RUNNING, ALLOWED_SESSION
+from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_SESSION
 from penstock.sql.windows.group_expressions import in_parentheses
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
@@ -32,7 +32,11 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     """
     if below.is_running:
         place = query.source_clause
-        message = f"{query.source} is a running view; an aggregation over it is not supported yet. {ALLOWED_RUNNING}"
+        what = "an aggregation" if query.ranking is None else "a ranking"
+        message = (
+            f"{query.source} is a running view; {what} over it is not supported yet. "
+            f"Allowed: a selection over {query.source}, the hint REFRESH('1 minute')."
+        )
         raise place.error(UnsupportedError, message, 0, len(place.text))
     _refuse_sessions(query, "window view")
     if below.over is not None:

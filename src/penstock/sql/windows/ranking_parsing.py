@@ -378,7 +378,10 @@ def _refuse_groups(parts: Parts) -> None:
         raise refused(parts.distinct, message)
     for clause in (parts.group_by_keyword, parts.having):
         if clause is not None:
-            message = "A ranking of groups, or groups of a ranking, in one text is not supported yet. Make the aggregation a view, and rank its rows."
+            message = (
+                "A ranking of groups, or groups of a ranking, in one text is not supported yet. "
+                "If it groups by a window, make it a view and rank its rows. Else add the hint REFRESH('1 minute')."
+            )
             raise refused(clause, message)
 
 
