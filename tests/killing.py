@@ -18,8 +18,12 @@ from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from penstock.spark.storage import failpoints
+
 #: a start takes some 15 s, many times that on a machine that does other things too
 MOST_SECONDS = 900
+#: the names of all failpoints
+_PLACES = {name for of, names in vars(failpoints).items() if of.endswith("NAMES") for name in names}
 #: what the process has loaded that others are forked from
 _LOADED = ["pytest", "warmed"]
 
@@ -48,6 +52,8 @@ def forking(
     function: Callable[..., object], *arguments: object, failpoint: str = "", log: Path | None = None
 ) -> ForkServerProcess:
     """Begins such a call; the arguments are those of `forked`."""
+    name = failpoint.partition("@")[0].partition(":")[0]
+    assert not name or name in _PLACES, f"there is no place {name} to be killed at"
     process = loaded_context().Process(target=_call, args=(failpoint, log, function, *arguments))
     process.start()
     return process

@@ -11,14 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import put_file
+from order_files import finished, rounded
 from penstock import Engine
 from penstock.errors import UnsupportedError
 from penstock.monitor.verification import verify
 from penstock.spark.declaring.insertions import view_of
 from penstock.spark.results.read_plain import plain_rows
-from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -79,13 +78,6 @@ def engine(spark: SparkSession, data: Path, views: dict[str, str], files: int = 
     return Engine(spark).execute(script).add_views(views)
 
 
-def finished(made: Engine, out: Path, *, ended: bool = False) -> Run:
-    run = made.start(out, trigger=Trigger.available_now(ended=ended))
-    run.await_termination()
-    run.stop()
-    return run
-
-
 def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:
     spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("clicks")
     found = {}
@@ -94,13 +86,6 @@ def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str
         frame.createOrReplaceTempView(name)
         found[name] = rounded(frame.collect())
     return found
-
-
-def rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return sorted(
-        (tuple(float(f"{each:.9g}") if isinstance(each, float) else each for each in row) for row in rows),
-        key=repr,
-    )
 
 
 def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_path: Path) -> None:

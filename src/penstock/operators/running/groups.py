@@ -99,8 +99,8 @@ class RunningGroups:
                 changed = pa.concat_tables([withdrawn, changed])
                 replaced = pa.concat_tables([then, replaced])
             answers += [
-                _answer(view.name, revision, changed, replaced, is_final=False),
-                _answer(view.name, revision, final, of_groups(told, final, row), is_final=True),
+                answer_of(view.name, revision, changed, replaced, is_final=False),
+                answer_of(view.name, revision, final, of_groups(told, final, row), is_final=True),
             ]
         self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
@@ -194,7 +194,25 @@ def where(content: Content, wanted: pa.Table, keys: Sequence[str]) -> Content | 
     return Content(partials, values)
 
 
-def _answer(view: str, revision: int, rows: pa.Table, replaced: pa.Table, *, is_final: bool) -> Answer:
+def answer_of(
+    view: str,
+    revision: int,
+    rows: pa.Table,
+    replaced: pa.Table,
+    *,
+    is_final: bool = False,
+    withdrawn: bool = False,
+) -> Answer:
+    """What a view says of rows without windows.
+
+    Args:
+        view: its name.
+        revision: of the rows.
+        rows: those that it says.
+        replaced: what it said of them before.
+        is_final: whether they stay.
+        withdrawn: whether they are rows no more.
+    """
     return Answer(
         view=view,
         start=0,
@@ -206,4 +224,5 @@ def _answer(view: str, revision: int, rows: pa.Table, replaced: pa.Table, *, is_
         promised=False,
         rows=rows,
         replaced=replaced,
+        withdrawn=withdrawn,
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.running.groups import of_groups, where
+from penstock.operators.running.groups import answer_of, of_groups, where
 from penstock.operators.running.kept import KeptRows
 from penstock.operators.windows.aggregates import ROWS, Parts
 from penstock.operators.windows.answers import Answer
@@ -314,13 +314,15 @@ class RunningSessions:
             before = now.slice(0, 0) if told is None else told
             gone = _without(before, now, row)
             for was_final, rows in _by_end(gone, was_final_until):
-                yield _answer(view.name, revision, rows, rows.slice(0, 0), is_final=was_final, withdrawn=True)
+                yield answer_of(
+                    view.name, revision, rows, rows.slice(0, 0), is_final=was_final, withdrawn=True
+                )
             changed, replaced = differences(before, now, row)
             for is_final, rows in _by_end(changed, until):
-                yield _answer(view.name, revision, rows, of_groups(replaced, rows, row), is_final=is_final)
+                yield answer_of(view.name, revision, rows, of_groups(replaced, rows, row), is_final=is_final)
             settled = None if settled is None else _without(settled, changed, row)
         if settled is not None:
-            yield _answer(view.name, revision, settled, settled, is_final=True)
+            yield answer_of(view.name, revision, settled, settled, is_final=True)
 
     def _append(self, kept: KeptRows, content: Content, revision: int) -> None:
         kept.append(content, revision, self.plan.parts, self._row, self._united)
@@ -357,27 +359,3 @@ def _without(rows: pa.Table, others: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The rows that are of no group of others."""
     own, known = shared_codes([rows, others], keys)
     return rows.filter(pa.array(~np.isin(own, known)))
-
-
-def _answer(
-    view: str,
-    revision: int,
-    rows: pa.Table,
-    replaced: pa.Table,
-    *,
-    is_final: bool = False,
-    withdrawn: bool = False,
-) -> Answer:
-    return Answer(
-        view=view,
-        start=0,
-        end=0,
-        revision=revision,
-        final=is_final,
-        slack=0,
-        coverage=1.0 if is_final else None,
-        promised=False,
-        rows=rows,
-        replaced=replaced,
-        withdrawn=withdrawn,
-    )
