@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -11,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine_cases import put_file
+from engine_cases import VIEWS, folder_bag, put_file, script, write_orders
 from forms import ALL
 from penstock.spark.engine import Engine
+from penstock.spark.publication import compaction
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.storage.layout import Layout
+from penstock.trigger import Trigger
 
 pytestmark = pytest.mark.spark
 
@@ -76,3 +79,27 @@ def test_a_frame_outlives_merges_and_nobody_fails_beside_them(spark: SparkSessio
     published = set(published_paths(layout, "s"))
     assert published < set(layout.matches("s").iterdir()), "replaced files are there for a while"
     assert sum(pq.read_metadata(path).num_rows for path in published) == ROWS // 2 * FILES
+
+
+def test_a_run_that_has_ended_lists_what_it_was_merging(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = compaction.merge
+
+    def slow(*arguments: Any) -> None:
+        time.sleep(1.0)
+        merge(*arguments)
+
+    monkeypatch.setattr(compaction, "merge", slow)
+    write_orders(tmp_path / "in", files=3, rows=300)
+    text = script(tmp_path / "in", VIEWS, options=", max_files_per_trigger '1'")
+    run = (
+        Engine(spark, compact_every_batches=2)
+        .execute(text)
+        .start(tmp_path / "out", trigger=Trigger.available_now())
+    )
+    run.await_termination()
+    by_manifest, by_folder = (folder_bag(tmp_path / "out", "orders", each) for each in (True, False))
+    assert len(list((tmp_path / "out/matches/orders").glob("*-to-*.parquet"))) == 1
+    assert by_folder == by_manifest
+    run.stop()

@@ -272,8 +272,7 @@ class Execution:
             if not self._stopped:
                 self.rearranging.settle()
                 for query in self.queries.values():
-                    query.files.close()
-                    query.log.close()
+                    query.close()
                 self.events.record("run_ended", streams={n: q.totals.tuples for n, q in self.queries.items()})
                 self.status_file.close()
                 self._ledger.close()

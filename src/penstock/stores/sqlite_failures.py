@@ -40,7 +40,8 @@ def failures(path: Path) -> Iterator[None]:
             raise DamagedError(str(path), f"(the ledger) is damaged: {error}") from error
         if code in _INACCESSIBLE:
             raise ConnectionFailedError(
-                f"{path} (the ledger): {error}; make it, its folder and the files beside it readable and writable"
+                f"{path} (the ledger) may not be read or not be written: {error}. Make it, its folder and the files "
+                "beside it readable and writable"
             ) from error
         if code == sqlite3.SQLITE_FULL:
             raise StoreFailedError(errno.ENOSPC, "the disk is full", str(path)) from error

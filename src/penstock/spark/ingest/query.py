@@ -195,7 +195,11 @@ class IngestQuery:
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
         query = () if self._supervisor is None else (self._supervisor.stop,)
-        stop_all((*query, self._answerer.close, self.source.close, self.files.close, self.log.close))
+        stop_all((*query, self.source.close, self.close))
+
+    def close(self) -> None:
+        """Waits until merged files are listed and nothing of the stream is written; the streaming query has ended."""
+        stop_all((self._answerer.close, self.files.close, self.log.close))
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Waits for the end; False where the time ran out first.
