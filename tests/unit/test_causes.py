@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 
-from penstock.errors import CheckpointError, SinkFailedError, StreamFailedError
+from penstock.errors import CheckpointError, SinkFailedError, StoreFailedError, StreamFailedError
 from penstock.settings import Settings
 from penstock.spark.lanes.deadlines.failures import window_cause
 from penstock.spark.recovery.causes import cause_of, cause_of_text
@@ -112,6 +113,11 @@ TEXTS = {
         PYTHON + "OSError: [Errno 28] Error writing bytes to file. Detail: No space left on device\n",
         ("disk_full", True, "No space left on device"),
     ),
+    "disk of a ledger": (
+        PYTHON
+        + "penstock.errors.StoreFailedError: [Errno 28] the disk is full: '/out/_penstock/ledger.db'\n",
+        ("disk_full", True, "the disk is full"),
+    ),
     "read-only disk": (
         PYTHON + "OSError: [Errno 30] Read-only file system: '/out/_penstock/manifests/s/.3.json'\n",
         ("storage_failed", True, "Read-only file system"),
@@ -142,6 +148,12 @@ def test_a_trace_has_one_cause(name: str) -> None:
     assert "\n" not in cause.told
     assert "An error occurred while" not in cause.told
     assert "An exception was thrown" not in cause.told
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "storage_failed")])
+def test_a_full_disk_beneath_the_ledger_is_told_from_other_failures(code: int, kind: str) -> None:
+    cause = cause_of(StoreFailedError(code, "it failed", "/out/_penstock/ledger.db"))
+    assert (cause.kind, cause.is_transient) == (kind, True)
 
 
 def test_what_the_trace_names_is_named() -> None:

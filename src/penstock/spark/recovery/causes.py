@@ -6,6 +6,7 @@ condition can pass by itself, is a table here.
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -155,7 +156,12 @@ _RULES = (
         False,
         "no permission to read a file",
     ),
-    _rule("disk_full", r"No space left on device|Disk quota exceeded", True, "the disk is full"),
+    _rule(
+        "disk_full",
+        r"No space left on device|Disk quota exceeded|StoreFailedError: \[Errno 28\]",
+        True,
+        "the disk is full",
+    ),
     _rule(
         "file_name",
         COLON.pattern,
@@ -232,7 +238,8 @@ def _cause_of(error: BaseException) -> Cause:
         if isinstance(each, FencedError):
             return Cause(TAKEN_OVER, str(each))
         if isinstance(each, StoreFailedError):
-            return Cause("storage_failed", first_line(each), is_transient=True)
+            kind = "disk_full" if each.errno == errno.ENOSPC else "storage_failed"
+            return Cause(kind, first_line(each), is_transient=True)
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"
             return Cause(kind, first_line(each))
