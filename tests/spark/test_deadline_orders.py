@@ -28,7 +28,15 @@ from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.declaring.functions import register_aggregate
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.deadlines.orders import DONE, FAILED, OVER, OrderReport, OrderTask, run_tasks
+from penstock.spark.lanes.deadlines.orders import (
+    DONE,
+    FAILED,
+    OVER,
+    OrderReport,
+    OrderTask,
+    SharedPanes,
+    run_tasks,
+)
 from penstock.spark.log.run_files import RunFiles
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.storage.demands import TupleDemand
@@ -199,9 +207,9 @@ def test_windows_of_kept_partials_are_those_of_spark(orders: Orders) -> None:
     """In either worker, with tuples that came late, windows that go back, and one that has lost its partials."""
     keys = {"origin": pa.string(), "level": pa.float64()}
     view, text = bound(list(BUILT_IN.values()), keys), window_text(list(BUILT_IN), list(keys))
-    lane, is_merged = "kept", []
+    panes, is_merged = SharedPanes("kept", view.plan), []
     for number, entries in [(0, 1), (0, 1), (1, 1), (3, 2), (3, 3), (-2, 2), (3, 2), (6, 3), (11, 3)]:
-        task = orders.task(view, number=number, entries=entries, lane=lane)
+        task = orders.task(view, number=number, entries=entries, panes=panes)
         report = orders.run(task)
         assert orders.staged(task, report) == orders.oracle(text, task)
         assert report.is_kept

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.deadlines.instances import Extent, Tuples
-from penstock.operators.deadlines.order import OrderPlan, work_out, work_out_from_panes
+from penstock.operators.deadlines.order import OrderPlan, merge_from_panes, work_out, work_out_merged
 from penstock.operators.deadlines.pane_partials import PanePartials
 from penstock.operators.python_values import python_values
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -82,7 +82,8 @@ def test_windows_of_kept_partials_are_those_of_all_tuples(
         afresh = work_out(plan, extent, _tuples(rows, -1, 9))
         base = None if is_lost or kept is None or not kept.serves(extent, after) else kept
         read = _tuples(rows, after if base is None else max(after, base.until), entry)
-        found, kept = work_out_from_panes(plan, extent, read, after, base)
+        merged, kept = merge_from_panes(plan, extent, read, after, base)
+        found = work_out_merged(plan, merged)
         assert found.rows.schema == afresh.rows.schema
         assert _rows(found.rows) == _rows(afresh.rows)
         assert found.work.new <= len(read.times)
@@ -94,28 +95,29 @@ def _partials(rows: int) -> PanePartials:
     spread: list[tuple[int, int, float | None, int | None]] = [
         (4 * number, 0, None, 1) for number in range(rows)
     ]
-    return work_out_from_panes(plan, Extent(0, 4, 1), _tuples(spread, -1, 0), -1, None)[1]
+    return merge_from_panes(plan, Extent(0, 4, 1), _tuples(spread, -1, 0), -1, None)[1]
 
 
 def test_partials_that_take_too_much_are_not_kept() -> None:
     small, large = _partials(10), _partials(1_000)
     size = small.content.nbytes
-    kept = KeptPartials(most_of_view=size, most=2 * size)
-    assert kept.put("a", 1, small)
-    assert not kept.put("a", 2, large)
-    assert (kept.of("a", 2), kept.is_too_large("a", 2), kept.is_too_large("b", 2)) == (None, True, False)
-    assert kept.put("a", 3, small)
-    assert kept.of("a", 1) is small
-    assert kept.put("b", 1, small), "of another start of the lane"
-    assert kept.of("a", 3) is None, "that was used last of all longest ago"
-    assert kept.of("a", 1) is small
-    assert not kept.is_too_large("a", 3)
+    kept = KeptPartials(most_of_name=size, most=2 * size)
+    kept.put("a", small)
+    assert kept.of("a") is small
+    kept.put("b", large)
+    assert (kept.of("b"), kept.is_too_large("b"), kept.is_too_large("c")) == (None, True, False)
+    kept.put("c", small)
+    assert kept.of("a") is small
+    kept.put("d", small)
+    assert kept.of("c") is None, "that was used last of all longest ago"
+    assert kept.of("a") is small
+    assert not kept.is_too_large("c")
 
 
 @pytest.mark.parametrize(("start", "entries", "after"), [(-1, 3, 0), (0, 1, 0), (0, 3, -2)])
 def test_partials_serve_no_window_whose_tuples_they_lack(start: int, entries: int, after: int) -> None:
     """It begins before them, has fewer entries, or had tuples that came before theirs."""
     plan = OrderPlan(WindowPlan("v", "ts", Windows(4, 4), (), AGGREGATES[:1], ErrorBound(0.1, 0.1)))
-    _, kept = work_out_from_panes(plan, Extent(0, 4, 2), _tuples([(0, 0, None, 1)], -1, 1), -1, None)
+    _, kept = merge_from_panes(plan, Extent(0, 4, 2), _tuples([(0, 0, None, 1)], -1, 1), -1, None)
     assert kept.serves(Extent(0, 4, 3), 0)
     assert not kept.serves(Extent(start, start + 4, entries), after)

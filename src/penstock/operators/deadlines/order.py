@@ -17,7 +17,7 @@ from penstock.operators.deadlines.instances import (
     WorkedOut,
     user_instance,
 )
-from penstock.operators.deadlines.pane_partials import PanePartials, from_panes
+from penstock.operators.deadlines.pane_partials import MergedWindow, PanePartials, from_panes
 from penstock.operators.deadlines.sampled_order import sampled_instance
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
@@ -63,6 +63,11 @@ class OrderPlan:
         return tuple(dict.fromkeys(names))
 
     @property
+    def keys(self) -> list[str]:
+        """The grouping columns, at least one."""
+        return [name for name, _ in self.window.keys] or [_ALL]
+
+    @property
     def is_incremental(self) -> bool:
         """Whether an instance can be worked out from the states of an earlier one."""
         return any(call.aggregate.is_incremental for call in self.calls)
@@ -98,18 +103,27 @@ def work_out(
     return _without_all(user_instance(plan.calls, keys, extent, own, carried, clock))
 
 
-def work_out_from_panes(
+def merge_from_panes(
     plan: OrderPlan,
     extent: Extent,
     tuples: Tuples,
     after: int,
     kept: PanePartials | None,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[WorkedOut, PanePartials]:
-    """Works out an instance of a view with built-in aggregates from partials that are kept; see `from_panes`."""
+) -> tuple[MergedWindow, PanePartials]:
+    """Merges a window with built-in aggregates from partials that are kept; see `from_panes`."""
     keys, own = _keyed(plan, tuples)
-    found, partials = from_panes(plan.window, keys, extent, own, after, kept, clock)
-    return _without_all(found) if found.rows.num_rows else _nothing(plan), partials
+    return from_panes(plan.window, keys, extent, own, after, kept, clock)
+
+
+def work_out_merged(
+    plan: OrderPlan, merged: MergedWindow, clock: Callable[[], float] = time.perf_counter
+) -> WorkedOut:
+    """Works out an instance of a view from a window that was merged for its aggregates, and maybe for others."""
+    began = clock()
+    rows = lowered(plan.window, merged.content, plan.keys)
+    found = WorkedOut(rows, merged.work, merged.adding_seconds, 0.0, clock() - began)
+    return _without_all(found) if rows.num_rows else _nothing(plan)
 
 
 def work_out_sampled(
@@ -127,12 +141,10 @@ def work_out_sampled(
 
 def _keyed(plan: OrderPlan, tuples: Tuples) -> tuple[list[str], Tuples]:
     """The grouping columns, at least one, and tuples with these and the arguments alone."""
-    keys = [name for name, _ in plan.window.keys]
     columns = {name: tuples.columns.column(name) for name in plan.columns}
-    if not keys:
-        keys = [_ALL]
+    if not plan.window.keys:
         columns[_ALL] = pa.array(np.zeros(len(tuples.times), np.int8))
-    return keys, Tuples(pa.table(columns), tuples.times, tuples.entries)
+    return plan.keys, Tuples(pa.table(columns), tuples.times, tuples.entries)
 
 
 def _without_all(found: WorkedOut) -> WorkedOut:

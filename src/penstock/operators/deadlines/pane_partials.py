@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.operators.deadlines.instances import Extent, Tuples, WorkedOut
+from penstock.operators.deadlines.instances import Extent, Tuples
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.panes import PANE
-from penstock.operators.windows.rows import lowered
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.times import LATEST
 from penstock.plan.windows import WindowPlan
@@ -52,6 +51,21 @@ class PanePartials:
         return self.after <= after and self.oldest <= extent.start and self.until < extent.entries
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedWindow:
+    """A window as partials: views that differ in nothing but their aggregates make their rows of it.
+
+    Attributes:
+        content: a row for each group.
+        work: what it was merged from.
+        adding_seconds: what the new tuples took.
+    """
+
+    content: Content
+    work: WindowWork
+    adding_seconds: float
+
+
 def since(extent: Extent) -> Extent:
     """The tuples that partials from the start of a window on stand for."""
     return replace(extent, end=LATEST + 1)
@@ -65,11 +79,11 @@ def from_panes(
     after: int,
     kept: PanePartials | None,
     clock: Callable[[], float],
-) -> tuple[WorkedOut, PanePartials]:
-    """Works a window with built-in aggregates out.
+) -> tuple[MergedWindow, PanePartials]:
+    """Merges a window with built-in aggregates.
 
     Args:
-        window: the view.
+        window: the view, or several that differ in nothing but their aggregates, with those of all.
         keys: the grouping columns of the tuples, at least one.
         extent: of the window.
         tuples: at least those of `since(extent)` that came after what is kept.
@@ -103,10 +117,9 @@ def from_panes(
     if _rows(content) > 2 * settled + _LOOSE_ROWS:
         content = content.merged(parts, groups).in_one()
         settled = _rows(content)
-    lifted = clock()
-    rows = lowered(window, _between(content, extent.start, extent.end).merged(parts, keys), keys)
-    work = WindowWork(new, 0, carried=kept is not None)
-    found = WorkedOut(rows, work, lifted - began, 0.0, clock() - lifted)
+    adding = clock() - began
+    own = _between(content, extent.start, extent.end).merged(parts, keys)
+    found = MergedWindow(own, WindowWork(new, 0, carried=kept is not None), adding)
     after = after if kept is None else kept.after
     return found, PanePartials(after, extent.entries - 1, extent.start, content, settled)
 

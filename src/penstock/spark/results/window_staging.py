@@ -7,7 +7,7 @@ makes its results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -239,21 +239,26 @@ class ResultStage:
 
     def _alike(self) -> Iterator[tuple[BoundWindow, list[_Place]]]:
         """Views whose rows are made together, as they differ in neither columns nor aggregates."""
-        view: BoundWindow | None = None
-        kind: Any = None
-        places: list[_Place] = []
-        rows = 0
-        for place, answers in self._answers.items():
-            own = self.views(place[0])[place[1]]
-            like = own.window_type, own.plan.keys, own.plan.aggregates, own.outputs, own.having
-            if view is not None and (like != kind or rows >= _ROWS_AT_A_TIME):
-                yield view, places
-                places, rows = [], 0
-            view, kind = own, like
-            places.append(place)
-            rows += sum(answer.rows.num_rows for answer in answers)
-        if view is not None:
-            yield view, places
+        kinds: dict[Hashable, list[_Place]] = {}
+        for place in self._answers:
+            view = self._view(place)
+            plan = view.plan
+            like = view.window_type, plan.keys, plan.aggregates, plan.gap, view.outputs, view.having
+            kinds.setdefault(like, []).append(place)
+        for every in kinds.values():
+            places: list[_Place] = []
+            rows = 0
+            for place in every:
+                if rows >= _ROWS_AT_A_TIME:
+                    yield self._view(places[0]), places
+                    places, rows = [], 0
+                places.append(place)
+                rows += sum(answer.rows.num_rows for answer in self._answers[place])
+            yield self._view(places[0]), places
+
+    def _view(self, place: _Place) -> BoundWindow:
+        operator, name = place
+        return self.views(operator)[name]
 
     def _write(
         self, view: BoundWindow, places: Sequence[_Place], writers: _Writers

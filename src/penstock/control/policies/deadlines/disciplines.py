@@ -100,12 +100,15 @@ class Choice:
         shed: the instances not worth waiting for, by backlog so many of the oldest.
         reason: why that one is run.
         firm: it is abandoned at its deadline.
+        behind: of which the oldest instances are run next, each by the processor that is free first, as long as none takes longer than
+            predicted.
     """
 
     run: Backlog | None
     shed: Sequence[tuple[Backlog, int, str]]
     reason: str
     firm: bool = True
+    behind: Sequence[Backlog] = ()
 
 
 class Discipline(Protocol):

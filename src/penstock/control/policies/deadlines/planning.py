@@ -178,12 +178,18 @@ class PlannedDiscipline:
                 dropped = max(spare, key=lambda link: link.merit)
                 dropped.chain.drop(dropped)
                 kept.remove(dropped)
-        startable = (link for link in kept if link.place < link.chain.waiting)
-        first = next((link for link in startable if link.chain.backlog.busy_until is None), None)
-        if first is not None:
+        startable = [
+            link for link in kept if link.place < link.chain.waiting and link.chain.backlog.busy_until is None
+        ]
+        if startable:
+            first, *others = startable
             passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
-            return Choice(first.chain.backlog, shed, f"earliest deadline of {len(kept)} that fit")
+            # where all fit, they still do once the first one is begun
+            fit = all(link.kept for chain in chains for link in chain.links)
+            behind = [link.chain.backlog for link in others if fit and not link.place]
+            reason = f"earliest deadline of {len(kept)} that fit"
+            return Choice(first.chain.backlog, shed, reason, behind=behind)
         waiting = [each for each in backlogs if each.instances and each.busy_until is None]
         return self._nothing_fits(waiting, now, is_only=len(backlogs) == 1)
 

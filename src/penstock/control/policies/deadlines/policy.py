@@ -5,8 +5,9 @@ Source: Wu, Gu, Lyu, Yu, sections 3 and 4.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from penstock.control.actions import (
@@ -219,16 +220,23 @@ class DeadlinePolicy:
         lots = [Lot(self._lots + number + 1, now) for number in range(event.processors)]
         self._lots += len(lots)
         filling = list(lots)
+        planned = deque[Choice]()
+        busy: list[float] = []
         while filling and any(each.instances and each.running is None for each in self._queries.values()):
             lot = min(filling, key=lambda each: each.end)
-            busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
-            choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
+            if not planned:
+                busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
+                choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
+                planned += [choice, *(replace(choice, run=each, shed=(), behind=()) for each in choice.behind)]
+            choice = planned.popleft()
             sample = self._degraded(choice, lot, now, event.together_seconds, busy)
             if sample is not None:
                 yield from self._start_sample(sample, lot, now)
                 continue
             if lot.orders and not self._fits(choice, lot, now, event.together_seconds):
                 filling.remove(lot)
+                if planned:
+                    planned.appendleft(choice)
                 continue
             for backlog, count, reason in choice.shed:
                 assert isinstance(backlog, QueryState)
@@ -240,7 +248,10 @@ class DeadlinePolicy:
             yield self._start(choice.run, choice, lot)
             order = choice.run.running
             assert order is not None, "it was begun"
-            lot.add(order, choice.run.own(order.predicted), now)
+            own = choice.run.own(order.predicted)
+            lot.add(order, own, now)
+            if own > order.predicted:
+                planned.clear()
             # on one whose cost is not known yet nothing may depend
             if not order.firm or not order.predicted or not event.together_seconds:
                 filling.remove(lot)

@@ -22,16 +22,17 @@ from penstock.errors import AggregateFailedError
 from penstock.operators.deadlines.instances import CalledAggregate, Carried, Extent, WorkedOut
 from penstock.operators.deadlines.order import (
     OrderPlan,
+    merge_from_panes,
     work_out,
-    work_out_from_panes,
+    work_out_merged,
     work_out_sampled,
 )
-from penstock.operators.deadlines.pane_partials import since
+from penstock.operators.deadlines.pane_partials import MergedWindow, since
 from penstock.operators.deadlines.run_tuples import sampled_tuples
 from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, within
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
-from penstock.plan.windows import Aggregate
+from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.lanes.deadlines.read_tuples import ReadTuples, slices_of
@@ -63,6 +64,19 @@ class Marks:
     slack: int = 0
     coverage: float | None = None
     promised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPanes:
+    """Views whose partials are kept together: they differ in nothing but their names and aggregates.
+
+    Attributes:
+        name: tells these partials from all others that a worker keeps.
+        plan: as orders merge it, with the aggregates of all of them.
+    """
+
+    name: str
+    plan: WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,7 @@ class OrderTask:
         carried: what the last done order of the view reported, where that is to be worked out from.
         state_bytes: states that take more are not carried; 0: none are.
         gives_way: of an order without a deadline: it is abandoned when this file is there; None: never.
-        lane: tells the partials that its views keep in workers from those of other lanes; "": none are kept.
+        panes: the partials that its view keeps in workers; None: none are kept.
         sample: it is worked out from a sample of so many tuples; 0: from all.
     """
 
@@ -127,7 +141,7 @@ class OrderTask:
     carried: bytes | None = None
     state_bytes: int = STATE_BYTES
     gives_way: str | None = None
-    lane: str = ""
+    panes: SharedPanes | None = None
     sample: int = 0
 
     @property
@@ -164,8 +178,10 @@ class OrderTask:
             return self._work_sampled(plan, began)
         carried, unused = _loaded(self.carried)
         extents = [self.extent] if carried is None else [self.extent, carried.extent]
-        found, is_kept = self._from_panes(plan, read)
-        if found is None:
+        merged = None if self.panes is None else self._merged(self.panes, read)
+        if merged is not None:
+            found = work_out_merged(plan, merged)
+        else:
             found = work_out(plan, self.extent, read.of(self.runs, plan.columns, extents), carried)
         states, lost = _stored(found.carried, self.state_bytes)
         report = OrderReport(
@@ -176,7 +192,7 @@ class OrderTask:
             found.removing_seconds,
             found.result_seconds,
             carried=states,
-            is_kept=is_kept,
+            is_kept=self.panes is not None and KEPT.of(self.panes.name) is not None,
             uncarried="; ".join(each for each in (unused, lost) if each),
         )
         return report, self._answer(found)
@@ -197,17 +213,21 @@ class OrderTask:
         )
         return report, self._answer(found)
 
-    def _from_panes(self, plan: OrderPlan, read: ReadTuples) -> tuple[WorkedOut | None, bool]:
-        """The window from partials that this worker keeps, and whether it keeps any now; None where they do not serve it."""
-        if self.calls or not self.lane or KEPT.is_too_large(self.lane, self.number):
-            return None, False
-        kept, after = KEPT.of(self.lane, self.number), self.runs.after
-        if kept is not None and not kept.serves(self.extent, after):
-            return None, True
-        known = -1 if kept is None else kept.until
+    def _merged(self, panes: SharedPanes, read: ReadTuples) -> MergedWindow | None:
+        """The window from partials that this worker keeps, or from what an order of the lot has merged; None where they do not serve it."""
+        window = panes.name, self.extent, self.runs.after
+        if window in read.merged:
+            # its new tuples have been added
+            return replace(read.merged[window], adding_seconds=0.0)
+        kept, after = KEPT.of(panes.name), self.runs.after
+        if KEPT.is_too_large(panes.name) or (kept is not None and not kept.serves(self.extent, after)):
+            return None
+        plan, known = OrderPlan(panes.plan), -1 if kept is None else kept.until
         tuples = read.of(self.runs, plan.columns, [since(self.extent)], known)
-        found, partials = work_out_from_panes(plan, self.extent, tuples, after, kept)
-        return found, KEPT.put(self.lane, self.number, partials)
+        found, partials = merge_from_panes(plan, self.extent, tuples, after, kept)
+        KEPT.put(panes.name, partials)
+        read.merged[window] = found
+        return found
 
     def _answer(self, found: WorkedOut) -> Answer:
         marks, extent = self.marks, self.extent

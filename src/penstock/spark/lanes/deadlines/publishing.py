@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import misses_kind, view_kind
 from penstock.spark.publication.publish import Published, Publisher
-from penstock.spark.publication.staged import BatchFiles, WrittenFile
+from penstock.spark.publication.staged import WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.codec import Codec
 from penstock.spark.storage.deadlines import RegisteredDeadline
@@ -38,8 +37,6 @@ from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.store_paths import StorePath, remove_folder
 
-#: threads that store files
-_WRITERS = 8
 #: of a publication and of a reader's mark: how each view stands, by its number
 _STANDS = "stands"
 #: of a reader's mark: the last entry that whoever goes on need not follow: older ones hold tuples of windows that are answered late
@@ -241,7 +238,10 @@ class OutcomePublication:
         late: defaultdict[str, list[LateOutcome]] = defaultdict(list)
         for answered in judged.late:
             late[answered.view].append(answered)
-        written: list[tuple[int, int, Sequence[WrittenFile]]] = []
+        made: defaultdict[int, list[WrittenFile]] = defaultdict(list)
+        for view, file in judged.released:
+            made[view].append(file)
+        written: list[tuple[int, WrittenFile]] = []
         # a view that is gone may be owed answers, which are given up
         counts = {name: late_counts((), own) for name, own in late.items()}
         told: list[dict[str, Any]] = []
@@ -249,12 +249,9 @@ class OutcomePublication:
             name, own = registered.definition.name, by_view[view]
             if not own and not late[name]:
                 continue
-            made = [file for number_of, file in judged.released if number_of == view]
-            made_late = [file for each in late[name] for file in each.files]
-            misses = written_misses(name, own, late[name])
-            parts = enumerate((made, misses, made_late))
-            written += [(view, partition, part) for partition, part in parts if part]
-            counts[name] = {**counts_of(own), "rows": sum(file.rows for file in (*made, *made_late))}
+            rows = [*made[view], *(file for each in late[name] for file in each.files)]
+            written += [(view, file) for file in (*rows, *written_misses(name, own, late[name]))]
+            counts[name] = {**counts_of(own), "rows": sum(file.rows for file in rows)}
             if registered.view.late or late[name]:
                 counts[name] |= late_counts(own if registered.view.late else (), late[name])
             told += [{**told_outcome(each), "view": name} for each in own]
@@ -266,7 +263,8 @@ class OutcomePublication:
             "late": [told_late(each) for each in judged.late],
             _STANDS: _told(settled.stands),
         }
-        files = _stored(store, written)
+        stored = store.put_all(0, written)
+        files = [MadeResults(view, 0, [file]) for (view, _), file in zip(written, stored, strict=True)]
         failpoint("order_judged", number)
         if judged.late:
             failpoint("late_judged", number)
@@ -306,21 +304,6 @@ class OutcomePublication:
         for (view, reason), windows in given_up.items():
             spans = [[each.start, each.end] for each in windows]
             self._events.record("late_abandoned", lane=self._lane, view=view, reason=reason, windows=spans)
-
-
-def _stored(
-    store: BatchFiles, written: Sequence[tuple[int, int, Sequence[WrittenFile]]]
-) -> list[MadeResults]:
-    """Stores files of views, each given with its view and partition: several at a time, for each waits for the disk."""
-
-    def put(each: tuple[int, int, Sequence[WrittenFile]]) -> MadeResults:
-        view, partition, files = each
-        return MadeResults(view, partition, store.put(view, partition, files))
-
-    if len(written) == 1:
-        return [put(written[0])]
-    with ThreadPoolExecutor(_WRITERS, "penstock-outcomes-put") as threads:
-        return list(threads.map(put, written))
 
 
 def _read(lane: str, view: str, document: Any) -> ViewStands:

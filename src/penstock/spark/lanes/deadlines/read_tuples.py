@@ -1,10 +1,11 @@
-"""Tuples that orders of a lot read: views that ask for the same ones and are due together read them once."""
+"""What orders of a lot share: views that ask for the same tuples and are due together read them once, and merge a window once."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
 from penstock.operators.deadlines.instances import Extent, Tuples
+from penstock.operators.deadlines.pane_partials import MergedWindow
 from penstock.operators.deadlines.run_tuples import tuples_of
 from penstock.operators.joins.tuples import RunSlice
 from penstock.spark.log.run_files import FoundRuns
@@ -27,9 +28,14 @@ def slices_of(runs: FoundRuns, after: int = -1) -> list[RunSlice]:
 
 
 class ReadTuples:
-    """Reads tuples, and holds them for the orders behind; one task uses it."""
+    """Reads tuples, and holds them for the orders behind; one task uses it.
+
+    Attributes:
+        merged: windows that orders have merged from partials of panes, for those behind.
+    """
 
     def __init__(self) -> None:
+        self.merged: dict[Hashable, MergedWindow] = {}
         self._held: dict[Hashable, Tuples] = {}
         self._bytes = 0
 

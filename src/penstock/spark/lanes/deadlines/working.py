@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from penstock.control.actions import StartOrder
 from penstock.operators.deadlines.instances import CalledAggregate, Extent
+from penstock.operators.windows.aggregates import Parts
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.following import FollowedView
 from penstock.spark.lanes.deadlines.ledger import Instance
@@ -17,6 +18,7 @@ from penstock.spark.lanes.deadlines.orders import (
     Marks,
     OrderReport,
     OrderTask,
+    SharedPanes,
     results_view,
     run_tasks,
 )
@@ -59,8 +61,7 @@ class ViewOrders:
             )
             for number, (registered, _) in views.items()
         }
-        #: partials that workers keep are of this start of the lane alone
-        self._lane = uuid.uuid4().hex
+        self._panes = _shared_panes(views)
         #: by view, the states of the last processed instance
         self._carried: dict[int, bytes] = {}
 
@@ -78,7 +79,7 @@ class ViewOrders:
             return self._task(instance, runs, until, 0, state_bytes=0, sample=action.sample)
         carried = self._carried.get(instance.view) if action.work.carried else None
         runs = view.runs(instance, carried=carried is not None)
-        return self._task(instance, runs, until, 0, carried=carried, lane=self._lane)
+        return self._task(instance, runs, until, 0, carried=carried, panes=self._panes.get(instance.view))
 
     def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
         """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
@@ -149,3 +150,32 @@ class ViewOrders:
         self._carried[instance.view] = report.carried
         view.carry(instance)
         return True
+
+
+def _shared_panes(
+    views: Mapping[int, tuple[RegisteredDeadline, BoundWindow]],
+) -> dict[int, SharedPanes]:
+    """The partials that views keep, by their numbers: views whose windows are due together, and hold the same tuples, keep them together.
+
+    Aggregates that keep values or sketches are as large as the data lets them be: they are shared by views with the same ones alone.
+    """
+    kinds: dict[Hashable, list[int]] = {}
+    for number, (each, bound) in views.items():
+        view, plan, demand = each.view, bound.plan, each.demand
+        parts = Parts.of(plan.aggregates)
+        if view.calls:
+            continue
+        tuples = each.stream, each.entry, demand.condition, demand.columns, demand.time
+        alone = plan.aggregates if parts.values or parts.sketches else ()
+        # those that wait for late tuples learn for how long, each by itself
+        due = view.query.deadline, number if view.waits else None
+        kinds.setdefault((tuples, plan.windows, plan.keys, alone, due), []).append(number)
+    found: dict[int, SharedPanes] = {}
+    # those that workers keep are of this start of the lane alone
+    lane = uuid.uuid4().hex
+    for own in kinds.values():
+        plan = views[own[0]][1].plan
+        aggregates = dict.fromkeys(every for number in own for every in views[number][1].plan.aggregates)
+        shared = SharedPanes(f"{lane}.{own[0]}", replace(plan, aggregates=tuple(aggregates)))
+        found |= dict.fromkeys(own, shared)
+    return found
