@@ -119,7 +119,7 @@ def _followed(
 
 def _tuples_for_orders(view: FollowedView, instance: Instance) -> int:
     slices = [
-        RunSlice(each.run, each.after, each.until) for each in view.runs(instance, carried=False).open()
+        RunSlice(each.run, each.after, each.until) for each in view.runs(instance, {}, carried=False).open()
     ]
     return len(tuples_of(slices, (), [Extent(instance.start, instance.end, instance.entry + 1)]).times)
 
@@ -142,8 +142,9 @@ def test_restarts_and_the_tidying_of_the_log_change_nothing(
     assert log.join("lane") == -1
     while number < ENTRIES - 1:
         until = min(ENTRIES - 1, number + int(rng.integers(1, 50)))
-        for entry in log.between(number, until):
-            for each, span in view.take_in(entry):
+        entries, in_segments = log.between(number, until), log.segment_end(log.log.segments.last)
+        for entry in entries:
+            for each, span in view.take_in(entry, in_segments):
                 assert found.setdefault(each.end, (each, span.tuples)) == (each, span.tuples)
         for end in rng.permutation(sorted(view.open))[int(rng.integers(0, 3)) :].tolist():
             del view.open[end]

@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from penstock.errors import CheckpointError, DamagedError
 from penstock.operators.runs.run import Run
+from penstock.spark.log.entries import Entry
 from penstock.spark.log.listed_runs import listed_runs
 from penstock.spark.log.runs import open_run
 from penstock.spark.log.stream_log import LogReader
@@ -112,6 +113,13 @@ class RunFiles:
         self._log = log
         self._demand = demand
         self._kind = tuples_kind(demand)
+
+    def own(self, entry: Entry) -> FoundRuns:
+        """What holds the tuples of an entry that was in no segment when it was read."""
+        names = {entry.number: entry.files.get(self._kind, ())}
+        before = entry.number - 1
+        files = tuple(_own_files(names, before, entry.number))
+        return FoundRuns(self._log.log, self._demand, before, entry.number, files)
 
     def find(self, after: int, until: int) -> FoundRuns:
         """Finds what holds the tuples of the entries behind one and up to another.

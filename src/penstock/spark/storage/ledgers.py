@@ -236,6 +236,8 @@ class _Place:
     folder: StorePath
     written: RunLedger | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
+    #: where the file was last
+    _file: Path | None = None
     #: the ledger that is read, and its file
     _read: tuple[LedgerReader, int] | None = None
 
@@ -246,8 +248,14 @@ class _Place:
     @property
     def file(self) -> int:
         """Number of the file on disk: a folder may be removed and made anew. An object store has one ledger at an address."""
-        path = self.path
-        return path.stat().st_ino if isinstance(path, Path) else 0
+        if not isinstance(self.folder, Path):
+            return 0
+        with suppress(FileNotFoundError):
+            if self._file is not None:
+                return self._file.stat().st_ino
+        # not looked for yet, or removed
+        self._file = ledger_path(self.folder)
+        return self._file.stat().st_ino
 
     def reader(self) -> LedgerReader:
         """Return the ledger, opened where it is not; of a process that writes it the same that is written.

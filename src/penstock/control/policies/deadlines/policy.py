@@ -227,7 +227,10 @@ class DeadlinePolicy:
             if not planned:
                 busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
                 choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
-                planned += [choice, *(replace(choice, run=each, shed=(), behind=()) for each in choice.behind)]
+                planned += [
+                    choice,
+                    *(replace(choice, run=each, shed=(), behind=()) for each in choice.behind),
+                ]
             choice = planned.popleft()
             sample = self._degraded(choice, lot, now, event.together_seconds, busy)
             if sample is not None:

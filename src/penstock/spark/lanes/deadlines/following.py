@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from penstock.control.policies.deadlines.debts import OwedWindow
@@ -60,12 +61,20 @@ class DemandTuples:
         #: of that entry, by columns
         self._tuples: dict[tuple[str, ...], Tuples] = {}
 
-    def of(self, entry: int, columns: tuple[str, ...]) -> Tuples:
-        """The tuples that came with an entry, some of their columns."""
-        if entry != self._entry:
-            self._entry, self._tuples = entry, {}
+    def of(self, entry: Entry, columns: tuple[str, ...], in_segments: int) -> Tuples:
+        """The tuples that came with an entry, some of their columns.
+
+        Args:
+            entry: the entry.
+            columns: names of those that are wanted.
+            in_segments: number of an entry; those behind it were in no segment when they were read.
+        """
+        number = entry.number
+        if number != self._entry:
+            self._entry, self._tuples = number, {}
         if columns not in self._tuples:
-            found = self.runs.find(entry - 1, entry)
+            runs = self.runs
+            found = runs.own(entry) if number > in_segments else runs.find(number - 1, number)
             slices = [RunSlice(each.run, each.after, each.until) for each in found.open()]
             with found.named():
                 self._tuples[columns] = tuples_of(slices, columns, [_EVER])
@@ -173,8 +182,13 @@ class FollowedView:
         moment = self._log.entry(entry).reached_or_newest
         return 0 if moment is None else max(0, moment - end)
 
-    def take_in(self, entry: Entry) -> Iterator[tuple[Instance, WindowSpan]]:
-        """Follows the log by an entry; gives the instances that are created, and their tuples."""
+    def take_in(self, entry: Entry, in_segments: int = sys.maxsize) -> Iterator[tuple[Instance, WindowSpan]]:
+        """Follows the log by an entry; gives the instances that are created, and their tuples.
+
+        Args:
+            entry: the next one.
+            in_segments: see `DemandTuples.of`.
+        """
         begun = self._beginnings.first(self.registered.stream, entry.number - 1, entry.number)
         if begun > entry.number:
             return
@@ -183,7 +197,7 @@ class FollowedView:
         for window, span in self._creation.take_in(
             Brought(
                 entry.number,
-                self._demand.of(entry.number, self._columns),
+                self._demand.of(entry, self._columns, in_segments),
                 entry.newest,
                 entry.reached_or_newest,
                 entry.delays,
@@ -207,14 +221,23 @@ class FollowedView:
             self.open[window.end] = instance
             yield instance, span
 
-    def runs(self, instance: Instance, *, carried: bool) -> FoundRuns:
-        """What holds the tuples of an instance, and those of the one it is worked out from."""
+    def runs(self, instance: Instance, found: dict[Hashable, FoundRuns], *, carried: bool) -> FoundRuns:
+        """What holds the tuples of an instance, and those of the one it is worked out from.
+
+        Args:
+            instance: which.
+            found: what was found at this moment for other instances, which is added to: that of views with one demand is the same.
+            carried: whether it is worked out from another one.
+        """
         oldest = instance.start
         if carried and self._base is not None:
             oldest = min(oldest, self._base.start)
         first = self._log.first_reaching(oldest, self.kept_after, instance.entry)
         first = self._beginnings.first(self.registered.stream, first - 1, instance.entry)
-        return self._demand.runs.find(first - 1, instance.entry)
+        key = self._demand, first - 1, instance.entry
+        if key not in found:
+            found[key] = self._demand.runs.find(first - 1, instance.entry)
+        return found[key]
 
     def _created_from(self, state: CreationState) -> WindowCreation:
         slack = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -107,6 +107,10 @@ class LateOutcome:
     files: tuple[WrittenFile, ...] = ()
 
 
+#: what is told of an instance
+_OF_INSTANCE = tuple(each.name for each in fields(Instance))
+
+
 def counts_of(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """How many instances came to which end, all ends among them, and how many there are."""
     found = Counter(each.outcome for each in outcomes)
@@ -117,7 +121,7 @@ def told_outcome(outcome: Outcome) -> dict[str, Any]:
     """An outcome as manifests tell it, with how its view stood when that was decided."""
     instance = outcome.instance
     return {
-        **asdict(instance),
+        **{name: getattr(instance, name) for name in _OF_INSTANCE},
         "outcome": outcome.outcome,
         "predicted_seconds": outcome.predicted,
         "seconds": outcome.seconds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from penstock.spark.lanes.deadlines.publications import Publications
 from penstock.spark.lanes.deadlines.publishing import Judged, Settled
 from penstock.spark.lanes.deadlines.running import EndedOrder, RunningOrder, RunningOrders
 from penstock.spark.lanes.deadlines.working import ViewOrders
+from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.causes import Cause
 from penstock.spark.storage.events import EventLog
@@ -145,14 +146,20 @@ class Schedule:
         for stream, log in self._readers.items():
             before = self._reach[stream].entry
             until = log.ahead(f"reader {self._lane} of stream {stream}", before, _MOST_ENTRIES)
-            for entry in log.between(before, until):
-                for view in self._views.values():
-                    for instance, span in view.take_in(entry) if view.registered.stream == stream else ():
+            if until == before:
+                continue
+            views = [each for each in self._views.values() if each.registered.stream == stream]
+            entries = log.between(before, until)
+            # in this order: what is in no segment by now was in none as it was read
+            in_segments = log.segment_end(log.log.segments.last)
+            for entry in entries:
+                for view in views:
+                    for instance, span in view.take_in(entry, in_segments):
                         at = instance.end, instance.arrived, span, instance.noticed
                         self._decisions.handle(InstanceCreated(view.name, 0, *at))
                 self._reach[stream] = Reach.at(entry)
                 self._unmarked += 1
-            is_behind |= until > before
+            is_behind = True
         return is_behind
 
     def _begin_orders(self) -> list[Outcome]:
@@ -160,6 +167,7 @@ class Schedule:
         self._decisions.pass_time()
         outcomes: list[Outcome] = []
         lots: dict[int, list[RunningOrder]] = {}
+        found: dict[Hashable, FoundRuns] = {}
         for action in self._decisions.handle(ProcessorsIdle(self._running.idle, _TOGETHER_SECONDS)):
             view = self._views[self._numbers[action.stream]]
             instance = view.open[action.number]
@@ -170,7 +178,7 @@ class Schedule:
                 continue
             late = self._decisions.now + _LATE_DEADLINES * view.query.deadline
             until = instance.deadline if action.firm else late
-            task = self._orders.task(view, instance, action, until)
+            task = self._orders.task(view, instance, action, until, found)
             order = RunningOrder(instance, action.figures, time.time(), until, task)
             lots.setdefault(action.lot, []).append(order)
         for orders in lots.values():

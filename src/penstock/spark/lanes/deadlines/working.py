@@ -61,11 +61,18 @@ class ViewOrders:
             )
             for number, (registered, _) in views.items()
         }
-        self._panes = _shared_panes(views)
+        self._panes = shared_panes(views)
         #: by view, the states of the last processed instance
         self._carried: dict[int, bytes] = {}
 
-    def task(self, view: FollowedView, instance: Instance, action: StartOrder, until: float) -> OrderTask:
+    def task(
+        self,
+        view: FollowedView,
+        instance: Instance,
+        action: StartOrder,
+        until: float,
+        found: dict[Hashable, FoundRuns],
+    ) -> OrderTask:
         """What works an instance out.
 
         Args:
@@ -73,12 +80,13 @@ class ViewOrders:
             instance: which.
             action: what the policy said.
             until: its time is over then, seconds since the epoch.
+            found: as of `FollowedView.runs`.
         """
         if action.sample:
-            runs = view.runs(instance, carried=False)
+            runs = view.runs(instance, found, carried=False)
             return self._task(instance, runs, until, 0, state_bytes=0, sample=action.sample)
         carried = self._carried.get(instance.view) if action.work.carried else None
-        runs = view.runs(instance, carried=carried is not None)
+        runs = view.runs(instance, found, carried=carried is not None)
         return self._task(instance, runs, until, 0, carried=carried, panes=self._panes.get(instance.view))
 
     def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
@@ -88,7 +96,7 @@ class ViewOrders:
             view: the window's.
             instance: the window, with the tuples that have come by now.
         """
-        task = self._task(instance, view.runs(instance, carried=False), None, 1, state_bytes=0)
+        task = self._task(instance, view.runs(instance, {}, carried=False), None, 1, state_bytes=0)
         # a worker looks for it time and again: not in an object store
         gives_way = str(task.staging / _GIVES_WAY) if isinstance(task.staging, Path) else None
         return replace(task, gives_way=gives_way)
@@ -152,7 +160,7 @@ class ViewOrders:
         return True
 
 
-def _shared_panes(
+def shared_panes(
     views: Mapping[int, tuple[RegisteredDeadline, BoundWindow]],
 ) -> dict[int, SharedPanes]:
     """The partials that views keep, by their numbers: views whose windows are due together, and hold the same tuples, keep them together.
