@@ -1,4 +1,7 @@
-"""A run that gets killed: `python victim.py SCRIPT OUTPUT [--ended] [KEY=VALUE ...]` runs a script once."""
+"""A run that gets killed: `python victim.py SCRIPT OUTPUT [--ended|--open] [KEY=VALUE ...]` runs a script once.
+
+It processes what is there; with `--open` it waits for more until it is killed, so it never answers windows for which more may come.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,21 @@ from penstock.trigger import Trigger
 
 
 def main(script: str, output: str, *conf: str) -> None:
-    settings = dict(pair.split("=", 1) for pair in conf if pair != "--ended")
+    settings = dict(pair.split("=", 1) for pair in conf if "=" in pair)
     spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim", "brief")
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
     # and what is owed over all kills is more than a run's own
     engine = Engine(
-        spark, compact_every_batches=2, events_bytes=4_096, retry_attempts=40, late_windows=10_000
+        spark,
+        compact_every_batches=2,
+        events_bytes=4_096,
+        retry_attempts=40,
+        late_windows=10_000,
+        idle_seconds=0,
     )
     engine.execute(Path(script).read_text())
-    run = engine.start(output, trigger=Trigger.available_now(ended="--ended" in conf))
+    trigger = Trigger() if "--open" in conf else Trigger.available_now(ended="--ended" in conf)
+    run = engine.start(output, trigger=trigger)
     run.await_termination()
     run.stop()
     spark.stop()

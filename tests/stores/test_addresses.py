@@ -147,7 +147,7 @@ def test_a_bucket_that_does_not_exist_is_named() -> None:
 def test_wrong_credentials_are_named(option: str) -> None:
     _refused(
         StoreAddress.of("s3://bucket/a", {option: "wrong"}),
-        "the credentials are wrong or expired; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "the credentials are wrong or expired; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     )
 
 
@@ -254,10 +254,8 @@ def test_a_server_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         addresses, "_FIRST_RETRIES", {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
     )
-    options = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-    }
-    with pytest.raises(StoreFailedError, match="the store does not answer; check that its server runs"):
+    server = f"http://127.0.0.1:{free_port()}"
+    options = {"AWS_ENDPOINT_URL": server, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    told = f"the store does not answer; check that its server runs at {server}, its endpoint"
+    with pytest.raises(StoreFailedError, match=told):
         StoreAddress.of("s3://bucket/out", options).check()

@@ -37,7 +37,7 @@ _CAUSES = (
             "InvalidToken",
             "401",
         },
-        "the credentials are wrong or expired; set {credentials}",
+        "the credentials are wrong or expired; check {credentials}",
     ),
     (
         {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "301", "307"},
@@ -54,6 +54,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|status code: (\d{3})")
 _REDIRECT = "redirect without LOCATION"
 #: where a machine of a cloud is asked for credentials if none are set
 _ASKED = re.compile(r"https?://[^/\s]+/(?:latest/|metadata/identity|computeMetadata)")
+_SERVER = re.compile(r"https?://[^/\s)]+")
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -89,7 +90,11 @@ def failures(address: str, rights: str = "reading, writing, listing and deleting
     except BaseError as error:
         _refuse(error, address, rights, _CAUSES)
         if "error sending request" in str(error):
-            told = "the store does not answer; check that its server runs, its endpoint (AWS_ENDPOINT_URL for S3) and the network"
+            server = f" at {asked.group()}" if (asked := _SERVER.search(str(error))) else ""
+            told = (
+                f"the store does not answer; check that its server runs{server}, its endpoint (AWS_ENDPOINT_URL for S3) "
+                "and the network"
+            )
             raise StoreFailedError(errno.EIO, told, address) from error
         raise StoreFailedError(errno.EIO, short(error), address) from error
 
