@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -151,10 +151,13 @@ class Declaring:
         mistakes = Mistakes()
         parsed = parse_script(script, staged.names, self.aggregates, mistakes)
         self._tables(staged, parsed.tables, parsed.targets, mistakes)
+        before = staged.copy()
         self._views_and_rules(staged, parsed.views, parsed.rules, mistakes)
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
         self._statements(staged, now, mistakes)
+        for views in parsed.apart:
+            self._judge_apart(before.copy(), views, mistakes)
         mistakes.found = [
             with_remedy(self._spark, staged, with_columns(staged, each)) for each in mistakes.found
         ]
@@ -284,6 +287,26 @@ class Declaring:
                 mistakes.add(placed(error, views[name]), name)
                 if mistakes.is_full:
                     break
+
+    def _judge_apart(self, trial: Declared, views: Sequence[CreateView], mistakes: Mistakes) -> None:
+        """Takes in the mistake of a view that the script drops or declares twice.
+
+        Args:
+            trial: the tables of the script.
+            views: the view, behind those beneath it, whose mistakes are known.
+            mistakes: takes the mistake in.
+        """
+        *beneath, view = views
+        own = {each.name for each in beneath}
+        outside = [name for each in views for name in read_by(each.query) if name not in own]
+        if mistakes.is_full or mistakes.follow(outside, {name.upper() for name in trial.names}):
+            return
+        with suppress(InputError):
+            self.views(trial, {each.name: each for each in beneath})
+            try:
+                self.views(trial, {view.name: view})
+            except InputError as error:
+                mistakes.add(placed(error, view))
 
     def _statements(
         self, staged: Declared, statements: Iterable[CreateView | InsertInto], mistakes: Mistakes
