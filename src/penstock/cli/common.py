@@ -94,7 +94,8 @@ def open_script(
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
-    Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together.
+    Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together,
+    and where a refused query may be one that Spark can refresh.
 
     Args:
         path: the script.
@@ -114,7 +115,7 @@ def open_script(
     from penstock.spark.sessions.slots import with_ingest_slot
     from penstock.spark.sessions.submitted import submitted_conf
     from penstock.spark.sources.option_paths import check_paths, stores_of
-    from penstock.sql.refreshed.parsing import with_possible_remedy
+    from penstock.sql.refreshed.parsing import may_be_refreshed
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
@@ -124,8 +125,7 @@ def open_script(
     if purpose == "run" and parsed.is_empty and not mistakes.found:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
-    if not _is_left(parsed, mistakes):
-        mistakes.found = [with_possible_remedy(each) for each in mistakes.found]
+    if not _is_left(parsed, mistakes) and not any(map(may_be_refreshed, mistakes.found)):
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
     pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])
@@ -150,7 +150,8 @@ def _is_left(script: Statements, mistakes: Mistakes) -> bool:
     views = mistakes.independent({view.name: view for view in script.views}, known)
     known.update(map(str.upper, views))
     needed = ((insert.table, *read_by(insert.query)) for insert in script.inserts)
-    return bool(views) or any(not mistakes.follow(each, known) for each in needed)
+    is_left = bool(views) or bool(script.apart)
+    return is_left or any(not mistakes.follow(each, known) for each in needed)
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
