@@ -62,6 +62,8 @@ PageToken = Annotated[
     ),
 ]
 
+#: names in a warning of several views
+_NAMED = 8
 #: what options of stores begin with
 _STORE = "store."
 _FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
@@ -155,9 +157,28 @@ def _is_left(script: Statements, mistakes: Mistakes) -> bool:
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
-    """Print the warnings of an engine."""
-    for warning in engine.warnings:
+    """Print the warnings of an engine, equal ones of several views in one line."""
+    for warning in merged_warnings(engine.warnings):
         console.print(f"warning: {warning}", style="yellow")
+
+
+def merged_warnings(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield warnings, one for all views and tables that have the same.
+
+    Args:
+        warnings: each a name, a colon and a text.
+
+    Example:
+        >>> list(merged_warnings(["a: no files", "b: no header", "c: no files"]))
+        ['a, c: no files', 'b: no header']
+    """
+    names: dict[str, list[str]] = {}
+    for warning in warnings:
+        name, _, text = warning.partition(": ")
+        names.setdefault(text, []).append(name)
+    for text, found in names.items():
+        shown = [*found[:_NAMED], f"{len(found) - _NAMED} more"] if len(found) > _NAMED + 1 else found
+        yield f"{', '.join(shown)}: {text}"
 
 
 def read_settings(tune: list[str] | None) -> Settings:

@@ -47,14 +47,20 @@ from penstock.spark.declaring.rule_sets import (
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
+from penstock.spark.ingest.explaining import (
+    explain_bound,
+    explain_window,
+    explain_windows,
+    said_of,
+    state_warning,
+)
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
+from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
@@ -408,8 +414,6 @@ class Declaring:
             if isinstance(query, RefreshedQuery):
                 view_ = refreshed_view(self._spark, staged, name, query, text)
                 staged.put(name, view_)
-                assert isinstance(view_.definition, RefreshedDefinition)
-                staged.warnings[name] = [cost_of(view_.definition)]
                 continue
             flat = flatten(query, known)
             below = staged.beneath(query)
@@ -451,7 +455,7 @@ class Declaring:
             self._keep_bound(staged, stream, binder, bound)
         running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
         for name in running:
-            if (told := state_words(name, flatten(staged.views[name].query, staged.queries))) is not None:
+            if (told := state_warning(flatten(staged.views[name].query, staged.queries))) is not None:
                 staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
@@ -492,11 +496,16 @@ class Declaring:
             selections = [view for view in views if isinstance(view, ViewDefinition)]
             conditions = {view.name: view.condition for view in selections}
             bound = self._binder(stream.source.schema, stream.host).bind(conditions)
-            windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
+            grouped = [view for view in views if isinstance(view, WindowDefinition)]
+            windows = self._compiled(stream, grouped)
+            said = {
+                view.name: said_of(view.sql, flatten(declared.views[view.name].query, declared.queries))
+                for view in grouped
+            }
             place = stream.source.place((*bound.computed, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
             calls = explain_calls([each.text for each in bound.calls], measured(name))
-            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows)]
+            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows, said)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             view = deadline.bound.view
             plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
@@ -508,9 +517,9 @@ class Declaring:
             lines += [line for each in own.values() for line in _explained(each, cells)]
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
-            lines += [
-                f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
-            ]
+            for each, above in derived.items():
+                lines.append(f"    {each}: {explain_window(above.bound, is_derived=True)}")
+                lines.append(f"      {' '.join(above.definition.sql.split())}")
         return "\n".join(lines)
 
     def _tables(
