@@ -160,6 +160,10 @@ QUERIES = [
     f"SELECT f.k, w.k AS wk FROM flights f FULL OUTER JOIN weather w ON f.k = w.k AND {_BOUND} WHERE f.x > 0",
     "SELECT k, dest FROM flights f WHERE f.x > 0 AND NOT EXISTS (SELECT 1 FROM airports a WHERE a.k = f.k AND a.x > 2)",
     f"SELECT f.k, f.x FROM flights f JOIN airports a ON f.dest = a.code WHERE EXISTS (SELECT w.k FROM weather w WHERE w.k = f.k AND {_BOUND})",
+    "SELECT k, dest FROM flights f WHERE f.dest IN (SELECT DISTINCT code FROM airports a WHERE a.x > 1)",
+    "SELECT f.k, dest FROM flights f WHERE f.k > 0 AND f.k NOT IN (SELECT a.k FROM airports a WHERE a.k < 3 AND a.x > 1)",
+    f"SELECT f.k, f.x FROM flights f JOIN airports a ON f.dest = a.code WHERE f.k + 1 IN (SELECT w.k FROM weather w WHERE {_BOUND})",
+    f"SELECT f.k FROM flights f WHERE f.k IS NOT NULL AND NOT f.k IN (SELECT w.k FROM weather w WHERE w.k IS NOT NULL AND {_BOUND})",
     # bounds after ON say nothing of the streams before
     f"SELECT f.dep, w.seen, b.at FROM flights f JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN bookings b ON f.k = b.k "
     "AND b.at BETWEEN f.dep AND f.dep + INTERVAL 5 MINUTES AND b.at BETWEEN w.seen AND w.seen + INTERVAL 5 MINUTES",

@@ -170,6 +170,10 @@ class UnsupportedError(SqlError):
     """A construct that Penstock does not run."""
 
 
+class StatementError(UnsupportedError):
+    """A statement that no script has, whatever its query is."""
+
+
 class DuplicateNameError(SqlError):
     """A name that is taken."""
 

@@ -56,6 +56,33 @@ def test_all_mistakes_are_reported_and_none_that_follows(spark: SparkSession, tm
     assert engine.declared == {}
 
 
+DROPPED = """CREATE TABLE orders (id INT, amount INT) USING csv OPTIONS (path '{path}');
+CREATE VIEW v AS SELECT id FROM orders;
+CREATE VIEW w AS SELECT id FROM v;
+DROP VIEW v;
+CREATE VIEW v AS SELECT idd FROM orders;
+CREATE VIEW x AS SELECT amont FROM orders;
+DROP VIEW x;
+CREATE VIEW x AS SELECT amount FROM orders;
+CREATE VIEW y AS SELECT amont FROM w;
+CREATE OR REPLACE VIEW y AS SELECT id FROM w;
+CREATE VIEW z AS SELECT amunt FROM x;
+CREATE VIEW on_v AS SELECT amount FROM v;
+"""
+
+
+def test_mistakes_before_and_behind_drop_view_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    engine = Engine(spark)
+    with pytest.raises(MistakesError) as raised:
+        engine.execute(DROPPED.format(path=tmp_path / "in"))
+    found = [str(each) for each in raised.value.mistakes]
+    lines = [each.split("\n  line ")[1].partition(":")[0] for each in found]
+    assert lines == ["4", "5", "6", "9", "11"], found
+    told = ("View w reads view v", "idd", "amont", "amont", "amunt")
+    assert all(words in each for words, each in zip(told, found, strict=True)), found
+
+
 def test_of_a_hundred_mistakes_on_the_search_ends(spark: SparkSession, tmp_path: Path) -> None:
     table = f"CREATE TABLE orders (id INT) USING csv OPTIONS (path '{tmp_path}');"
     views = "".join(

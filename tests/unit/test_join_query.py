@@ -117,53 +117,71 @@ def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "instead"),
+    ("where", "word", "member", "on", "left"),
     [
+        ("a.k IN (SELECT j FROM b)", JoinWord.SEMI, ("a.k", "j"), None, "TRUE"),
         (
-            "SELECT k FROM a WHERE k NOT IN (SELECT j FROM b)",
-            "k NOT IN (SELECT j FROM b)",
-            "NOT IN (SELECT ...) is not supported yet. Write NOT EXISTS (SELECT 1 FROM b WHERE b.j = a.k). NOT EXISTS also keeps",
+            "a.m BETWEEN 1 AND 2 AND NOT lower(a.k) IN (SELECT DISTINCT b.j AS i FROM b WHERE b.m = 1 OR b.n = 2) AND a.n > 1",
+            JoinWord.ANTI,
+            ("lower(a.k)", "b.j"),
+            "b.m = 1 OR b.n = 2",
+            "a.m BETWEEN 1 AND 2 AND TRUE AND a.n > 1",
         ),
-        (
-            "SELECT k FROM a x WHERE x.k > 1 AND NOT lower(x.k) IN (SELECT y.j FROM b AS y WHERE y.m = 1 OR y.n = 2)",
-            "NOT lower(x.k) IN (SELECT y.j FROM b AS y WHERE y.m = 1 OR y.n = 2)",
-            "Write NOT EXISTS (SELECT 1 FROM b AS y WHERE y.j = lower(x.k) AND (y.m = 1 OR y.n = 2)).",
-        ),
-        (
-            "SELECT a.k FROM a JOIN c USING (k) WHERE lower(k) IN (SELECT `j j` FROM `b b` WHERE m = 1)",
-            "lower(k) IN (SELECT `j j` FROM `b b` WHERE m = 1)",
-            "IN (SELECT ...) is not supported yet. Write EXISTS (SELECT 1 FROM `b b` WHERE `b b`.`j j` = lower(k) AND m = 1). Between",
-        ),
-        (
-            "SELECT extract(HOUR FROM ts) AS h FROM a WHERE k IN (SELECT j FROM b)",
-            "k IN (SELECT j FROM b)",
-            "Write EXISTS (SELECT 1 FROM b WHERE b.j = a.k).",
-        ),
+        ("k not in (select `j j` from b)", JoinWord.ANTI, ("k", "`j j`"), None, "TRUE"),
+        ("NOT k NOT IN (SELECT j FROM b)", JoinWord.SEMI, ("k", "j"), None, "TRUE"),
     ],
 )
-def test_in_with_a_query_is_refused_with_the_text_of_exists(text: str, place: str, instead: str) -> None:
-    with pytest.raises(UnsupportedError) as raised:
-        parse_query(text)
-    assert instead in raised.value.message
-    assert text[raised.value.start : raised.value.end] == place
-    written = raised.value.message.split("Write ")[1].split(").")[0] + ")"
-    assert isinstance(parse_query(text.replace(place, written)), JoinQuery)
+def test_in_with_a_query_is_a_semi_or_anti_join(
+    where: str, word: JoinWord, member: tuple[str, str], on: str | None, left: str
+) -> None:
+    query = joined(f"SELECT extract(HOUR FROM a.ts) AS h FROM a WHERE {where}")
+    assert [(each.alias, each.word) for each in query.sources] == [("a", JoinWord.INNER), ("b", word)]
+    source = query.sources[1]
+    assert source.member is not None
+    assert (source.member.operand.text, source.member.column.text) == member
+    assert (source.on and source.on.text) == on
+    assert query.where is not None
+    assert " ".join(query.where.text.split()) == left
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "told"),
     [
-        "SELECT k FROM a WHERE k IN (SELECT j FROM b) OR k > 3",
-        "SELECT k FROM a WHERE k IN (SELECT max(j) FROM b)",
-        "SELECT k FROM a WHERE (k, m) IN (SELECT j, n FROM b)",
-        "SELECT k FROM a WHERE k IN (SELECT k FROM a)",
-        "SELECT a.k FROM a LEFT JOIN c USING (k) WHERE a.k IN (SELECT j FROM b)",
-        "SELECT k FROM a WHERE k IN (SELECT j FROM",
+        ("SELECT k FROM a WHERE k IN (SELECT j FROM b) OR k > 3", "A subquery is not supported"),
+        ("SELECT k FROM a WHERE (k IN (SELECT j FROM b))", "A subquery is not supported"),
+        ("SELECT k FROM a WHERE k IN (SELECT j FROM b) IS NULL", "A subquery is not supported"),
+        (
+            "SELECT k FROM a WHERE k IN (SELECT j FROM b) AND k IN (SELECT j FROM c)",
+            "A subquery is not supported",
+        ),
+        ("SELECT k FROM a WHERE IN (SELECT j FROM b)", "A subquery is not supported"),
+        ("SELECT k FROM a WHERE k IN (SELECT j FROM", "A subquery is not supported"),
+        ("SELECT k FROM a WHERE k IN (SELECT max(j) FROM b)", "An aggregate function in a join view"),
+        ("SELECT k FROM a WHERE (k, m) IN (SELECT j, n FROM b)", "The query in IN selects one column"),
+        ("SELECT k FROM a WHERE k IN (SELECT * FROM b)", "The query in IN selects one column"),
+        (
+            "SELECT k FROM a WHERE k IN (SELECT j FROM b GROUP BY j)",
+            "The query in IN has one input and WHERE",
+        ),
+        (
+            "SELECT k FROM a WHERE k IN (SELECT j FROM b WHERE m > 1 LIMIT 3)",
+            "The query in IN has one input and WHERE",
+        ),
+        ("SELECT k FROM a WHERE k IN (SELECT k FROM a)", "Two inputs have the name a"),
+        (
+            "SELECT a.k FROM a LEFT JOIN c USING (k) WHERE a.k IN (SELECT j FROM b)",
+            "A LEFT SEMI JOIN and a LEFT JOIN",
+        ),
+        (
+            "SELECT k, count(*) FROM a WHERE k IN (SELECT j FROM b) GROUP BY k",
+            "An aggregation in a join view",
+        ),
     ],
 )
-def test_in_with_a_query_that_exists_cannot_replace_is_a_subquery(text: str) -> None:
-    with pytest.raises(UnsupportedError, match="subquery"):
+def test_other_tests_with_in_are_refused(text: str, told: str) -> None:
+    with pytest.raises(SqlError) as raised:
         parse_query(text)
+    assert told in raised.value.message
 
 
 def test_the_input_that_may_lack_partners_is_the_last_of_the_plan() -> None:

@@ -57,6 +57,16 @@ def test_why_a_selection_has_no_rows(state: str, stream: dict[str, Any], told: s
     assert said(SELECTION, state, orders=stream) == told
 
 
+def test_a_ranking_without_final_rows_says_when_they_are_final() -> None:
+    document = {"state": "running", "pid": 7, "streams": {"orders": {"batch": 3, "tuples": 9}}}
+    entry = {"stream": "orders.running.0", "is_running": True}
+    views = {"v": {"rows": 4}}
+    told = no_rows_words({**document, "views": views}, "v", entry, final_only=True)
+    assert told.startswith("view v: no final rows yet. Rows of rankings and other running views become final")
+    assert "retention" not in told
+    assert "no final rows" not in no_rows_words({**document, "views": {"v": {}}}, "v", entry, final_only=True)
+
+
 def test_input_of_which_nothing_could_be_read_is_named() -> None:
     told = said(SELECTION, orders={"batch": 0, "tuples": 0, "quarantined": {"malformed csv record": 3}})
     assert told.startswith(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.spark.ingest.explaining import state_words
+from penstock.spark.ingest.explaining import state_warning, state_words
 from penstock.spark.ingest.window_views import window_query
 from penstock.spark.storage.bindings import RunningDefinition
 from penstock.sql.script.queries import parse_query
@@ -238,5 +238,23 @@ def test_a_selection_over_one_with_a_star_is_refused() -> None:
     ],
 )
 def test_what_the_state_keeps(call: str, told: str | None) -> None:
-    words = state_words("v", ranking(f"SELECT k, x FROM s QUALIFY {call} <= 3"))
+    words = state_words(ranking(f"SELECT k, x FROM s QUALIFY {call} <= 3"))
+    assert words is None if told is None else told in (words or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"SELECT k, x FROM s QUALIFY {PLACE} = 1", "If the number of partitions grows without end"),
+        (f"SELECT k, x FROM s QUALIFY {PLACE} <= 3", None),
+        (f"SELECT /*+ STATE_TTL('1 day') */ k, x FROM s QUALIFY {PLACE} = 1", None),
+        ("SELECT k, x FROM s QUALIFY RANK() OVER (PARTITION BY k ORDER BY x) = 1", None),
+        ("SELECT k, count(*) FROM s GROUP BY k", "If the number of groups grows without end"),
+        ("SELECT /*+ STATE_TTL('1 day') */ k, count(*) FROM s GROUP BY k", None),
+        ("SELECT count(*) FROM s", None),
+        ("SELECT k, count(*) FROM s GROUP BY k, session_window(t, '1 minute')", None),
+    ],
+)
+def test_check_warns_of_states_that_the_user_can_limit(text: str, told: str | None) -> None:
+    words = state_warning(flatten(parse_query(text), {}))
     assert words is None if told is None else told in (words or "")

@@ -156,7 +156,10 @@ def test_deadlines_and_losses_are_read(hints: str, seconds: float, loss: Loss | 
         ("LOSS(1, 4, 'exact')", "the third argument must be 'late' or 'approximate', or absent; got 'exact'"),
         ("LOSS(1, 4), LOSS(1, 4)", "given twice"),
         ("DEADLINE('1 second'), deadline('2 seconds')", "given twice"),
-        ("MAXERROR(0.1, 0.1)", "Hint MAXERROR does not exist; allowed: MAX_ERROR, DEADLINE, LOSS"),
+        (
+            "MAXERROR(0.1, 0.1)",
+            "Hint MAXERROR does not exist; did you mean MAX_ERROR? Allowed: MAX_ERROR, DEADLINE, LOSS",
+        ),
     ],
 )
 def test_hints_are_validated(hint: str, message: str) -> None:

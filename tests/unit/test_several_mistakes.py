@@ -52,6 +52,46 @@ def found(script: str) -> list[str]:
             "CREATE VIEW v AS SELECT FROM t; DROP VIEW v; DROP VIEW x;",
             ["Expected a column or expression here: FROM", "View x does not exist: x"],
         ),
+        # behind it the name may be declared anew, and what reads it is judged
+        (
+            "CREATE VIEW v AS SELECT FROM t; DROP VIEW v; CREATE VIEW w AS SELECT * FROM v;"
+            "CREATE VIEW v AS SELECT * FROM t; CREATE VIEW x AS SELECT FROM v; CREATE VIEW y AS SELECT FROM v",
+            [
+                "Expected a column or expression here: FROM",
+                "Table or view v does not exist: v",
+                "Expected a column or expression here: FROM",
+                "Expected a column or expression here: FROM",
+            ],
+        ),
+        (
+            "CREATE VIEW v AS SELECT FROM t; DROP VIEW v; CREATE VIEW v AS SELECT * FROM u; CREATE VIEW x AS SELECT * FROM v; DROP VIEW v;"
+            "DROP VIEW v",
+            [
+                "Expected a column or expression here: FROM",
+                "Table or view u does not exist: u",
+                "View v does not exist: v",
+            ],
+        ),
+        # a view that a mistaken statement was to replace or drop is not what it was
+        (
+            "CREATE VIEW v AS SELECT * FROM t; CREATE OR REPLACE VIEW v AS SELECT FROM t; CREATE VIEW w AS SELECT FROM v; DROP VIEW v; DROP VIEW v",
+            [
+                "Expected a column or expression here: FROM",
+                "Expected a column or expression here: FROM",
+                "View v does not exist: v",
+            ],
+        ),
+        (
+            "CREATE VIEW v AS SELECT * FROM t; CREATE VIEW w AS SELECT * FROM v; DROP VIEW v; CREATE VIEW v AS SELECT a FROM t; CREATE VIEW x AS SELECT FROM v",
+            ["View w reads view v: v", "Expected a column or expression here: FROM"],
+        ),
+        (
+            "CREATE VIEW v AS SELECT * FROM t; DROP VIEW v w; CREATE VIEW v AS SELECT a FROM t; CREATE VIEW x AS SELECT FROM v",
+            [
+                "Expected the end of the statement here: w",
+                "Expected a column or expression here: FROM",
+            ],
+        ),
         # views on what was declared before a mistake are judged
         (
             "SELECT * FROM t; CREATE VIEW v AS SELECT * FROM t; CREATE VIEW w AS SELECT * FROM vv;",

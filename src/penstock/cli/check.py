@@ -8,7 +8,7 @@ from rich.console import Console
 
 from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
 from penstock.errors import InputError
-from penstock.monitor.figures import counted
+from penstock.monitor.figures import counted, source_words
 
 
 def check(
@@ -24,7 +24,7 @@ def check(
     for warning in unused(engine.declared):
         console.print(f"warning: {warning}", style="yellow")
     for stream, views in engine.declared.items():
-        console.print(f"stream {stream}: {counted(len(views), 'view')}")
+        console.print(f"{source_words(stream)}: {counted(len(views), 'view')}")
     console.print(f"{script}: no mistakes found")
 
 

@@ -62,6 +62,8 @@ PageToken = Annotated[
     ),
 ]
 
+#: names in a warning of several views
+_NAMED = 8
 #: what options of stores begin with
 _STORE = "store."
 _FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
@@ -94,7 +96,8 @@ def open_script(
 ) -> tuple[Engine, str]:
     """A script, and an engine on which all it says is declared.
 
-    Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together.
+    Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together,
+    and where a refused query may be one that Spark can refresh.
 
     Args:
         path: the script.
@@ -114,7 +117,7 @@ def open_script(
     from penstock.spark.sessions.slots import with_ingest_slot
     from penstock.spark.sessions.submitted import submitted_conf
     from penstock.spark.sources.option_paths import check_paths, stores_of
-    from penstock.sql.refreshed.parsing import with_possible_remedy
+    from penstock.sql.refreshed.parsing import may_be_refreshed
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
@@ -124,8 +127,7 @@ def open_script(
     if purpose == "run" and parsed.is_empty and not mistakes.found:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
-    if not _is_left(parsed, mistakes):
-        mistakes.found = [with_possible_remedy(each) for each in mistakes.found]
+    if not _is_left(parsed, mistakes) and not any(map(may_be_refreshed, mistakes.found)):
         mistakes.raise_any()
     reads_kafka = any(table.source.lower() == "kafka" for table in parsed.tables)
     pairs |= session_libraries(pairs, kafka=reads_kafka, stores=[*stores_of(parsed.tables), *folders])
@@ -150,13 +152,33 @@ def _is_left(script: Statements, mistakes: Mistakes) -> bool:
     views = mistakes.independent({view.name: view for view in script.views}, known)
     known.update(map(str.upper, views))
     needed = ((insert.table, *read_by(insert.query)) for insert in script.inserts)
-    return bool(views) or any(not mistakes.follow(each, known) for each in needed)
+    is_left = bool(views) or bool(script.apart)
+    return is_left or any(not mistakes.follow(each, known) for each in needed)
 
 
 def tell_warnings(engine: Engine, console: Console) -> None:
-    """Print the warnings of an engine."""
-    for warning in engine.warnings:
+    """Print the warnings of an engine, equal ones of several views in one line."""
+    for warning in merged_warnings(engine.warnings):
         console.print(f"warning: {warning}", style="yellow")
+
+
+def merged_warnings(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield warnings, one for all views and tables that have the same.
+
+    Args:
+        warnings: each a name, a colon and a text.
+
+    Example:
+        >>> list(merged_warnings(["a: no files", "b: no header", "c: no files"]))
+        ['a, c: no files', 'b: no header']
+    """
+    names: dict[str, list[str]] = {}
+    for warning in warnings:
+        name, _, text = warning.partition(": ")
+        names.setdefault(text, []).append(name)
+    for text, found in names.items():
+        shown = [*found[:_NAMED], f"{len(found) - _NAMED} more"] if len(found) > _NAMED + 1 else found
+        yield f"{', '.join(shown)}: {text}"
 
 
 def read_settings(tune: list[str] | None) -> Settings:

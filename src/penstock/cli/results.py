@@ -65,7 +65,7 @@ def results(
         bool,
         typer.Option(
             "--final",
-            help="Only final rows of a window view; marks those corrected after being final.",
+            help="Only final rows of a window or running view; of windows, marks those corrected after being final.",
         ),
     ] = False,
     limit: Annotated[int, typer.Option(help="Most rows to print; 0 prints all.", min=0)] = 20,
@@ -104,7 +104,7 @@ def results(
     except UnknownNameError:  # the view exists: its windows are not answered yet
         count = 0
     if not count:
-        _say_why_none(folder, layout, view)
+        _say_why_none(folder, layout, view, final_only)
 
 
 def _require_views(folder: str, layout: Layout) -> None:
@@ -122,13 +122,13 @@ def _require_views(folder: str, layout: Layout) -> None:
         raise InputError(f"{folder}: {no_views_words(folder_status(folder))}")
 
 
-def _say_why_none(folder: str, layout: Layout, view: str) -> None:
+def _say_why_none(folder: str, layout: Layout, view: str, final_only: bool) -> None:
     """Print why a view has no rows to the standard error."""
     from penstock.monitor.folder import folder_status
     from penstock.monitor.no_rows import no_rows_words
     from penstock.spark.reporting.catalog import find_view
 
-    told = no_rows_words(folder_status(folder), *find_view(layout, view))
+    told = no_rows_words(folder_status(folder), *find_view(layout, view), final_only=final_only)
     Console(stderr=True, soft_wrap=True).print(told, highlight=False, markup=False)
 
 
@@ -170,13 +170,17 @@ class Asked:
                 print(note)
 
     def _notes(self, name: str, entry: Mapping[str, Any]) -> Iterator[str]:
-        from penstock.spark.reporting.definitions import all_definitions, number_of
+        from penstock.monitor.no_rows import FINAL_OF_RUNNING
+        from penstock.spark.reporting.definitions import all_definitions, is_running_view, number_of
 
         shown = self.definition or number_of(entry)
         others = sorted({*map(number_of, all_definitions(entry))} - {shown})
         if others and not self.all_definitions:
             yield f"definition {shown} of {name}; rows of others: --definition {', '.join(map(str, others))}"
-        if self.final_only or (self.changes and "lanes" not in entry):
+        if is_running_view(entry):
+            if self.final_only:
+                yield FINAL_OF_RUNNING
+        elif self.final_only or (self.changes and "lanes" not in entry):
             mark = "corrected_after_final" if self.final_only else "its revisions start at 1,000,000"
             yield (f"final rows change only if a tuple arrives later than the horizon ({mark})")
 

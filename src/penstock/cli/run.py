@@ -148,7 +148,7 @@ def run(
                 ]
                 for event, what in told_of:
                     views = ", ".join(event["views"]) or "its views"
-                    line = f"stream {event['stream']}: windows that began before {views} {what}"
+                    line = f"{source_words(event['stream'])}: windows that began before {views} {what}"
                     if line not in incomplete:
                         incomplete.add(line)
                         console.print(line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from penstock.cli.common import read_script
+from penstock.cli.common import merged_warnings, read_script
 from penstock.errors import InputError, MistakesError, SqlError
 from penstock.monitor.figures import counted
 
@@ -97,7 +97,7 @@ class Watcher:
         self._text = text
         self._settle()
         self._console.print(f"{self._path}: applied: {_summary(changes)}")
-        for warning in sorted(set(self._engine.warnings) - before):
+        for warning in merged_warnings(sorted(set(self._engine.warnings) - before)):
             self._console.print(f"warning: {warning}", style="yellow")
 
     def _quiet(self, seen: str, now: float) -> float:

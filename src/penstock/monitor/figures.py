@@ -77,9 +77,16 @@ def shown_source(stream: str) -> str:
 
 
 def source_words(stream: str) -> str:
-    """Format what a line is about by the name of a log: 'stream orders', 'view pairs' of the rows of a view."""
-    rows = _ROWS_OF_LANE.fullmatch(stream)
-    return f"view {rows.group(1)}" if rows else f"stream {stream.removesuffix(running_of(''))}"
+    """Format what a line is about by the name of a log: 'stream orders', 'view pairs' of the rows of a view.
+
+    Example:
+        >>> source_words("orders"), source_words("orders.running.0"), source_words("orders.totals")
+        ('stream orders', 'stream orders', 'view totals')
+    """
+    if rows := _ROWS_OF_LANE.fullmatch(stream):
+        return f"view {rows.group(1)}"
+    name = stream.removesuffix(running_of(""))
+    return f"view {name.rpartition('.')[2]}" if "." in name else f"stream {name}"
 
 
 def moment(microseconds: float) -> str:

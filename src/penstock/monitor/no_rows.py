@@ -13,17 +13,27 @@ from penstock.spark.reporting.definitions import is_running_view
 
 #: the number of the last batch before the first
 _NO_BATCH = -1
+#: when a row of a view without a window is final
+FINAL_OF_RUNNING = (
+    "Rows of rankings and other running views become final when the stream has ended (`penstock run --available-now --ended`), when "
+    "STATE_TTL removes their group from the state, or when their session is over."
+)
 _LIVE = ("running", "starting")
 
 
-def no_rows_words(document: Document, view: str, entry: Mapping[str, Any]) -> str:
+def no_rows_words(
+    document: Document, view: str, entry: Mapping[str, Any], *, final_only: bool = False
+) -> str:
     """Format why a view has no rows.
 
     Args:
         document: see `folder_status`.
         view: the view's name.
         entry: its entry in the catalog.
+        final_only: whether only final rows were asked for.
     """
+    if final_only and is_running_view(entry) and result_rows(document["views"].get(view, {})) > 0:
+        return f"{view_words(view)}: no final rows yet. {FINAL_OF_RUNNING} Without --final, the rows so far are printed."
     return f"{view_words(view)}: no rows. {_reason(document, view, entry)}"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from penstock.errors import InputError, UnknownNameError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.ingest.tuple_demands import compile_demands, only
 from penstock.spark.lanes.refreshed.archive import demand_of
 from penstock.spark.lanes.refreshed.defining import define_refreshed
 from penstock.spark.storage.names import check_length
-from penstock.sql.refreshed.parsing import REMEDY, ended, refreshable
+from penstock.sql.refreshed.parsing import REMEDY, ended, may_be_refreshed, refreshable
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query, sources_of
 
@@ -63,12 +63,12 @@ def with_remedy(spark: SparkSession, declared: Declared, error: InputError) -> I
         declared: what is declared.
         error: the mistake.
     """
-    if type(error) is not UnsupportedError or not error.text:
+    if not may_be_refreshed(error):
         return error
+    assert isinstance(error, SqlError)
+    query = refreshable(error.text, error.start)
+    assert query is not None
     try:
-        query = refreshable(error.text, error.start)
-        if query is None:
-            return error
         refreshed_view(spark, declared, "refused", query, query.text)
     except InputError:
         return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -47,14 +47,20 @@ from penstock.spark.declaring.rule_sets import (
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
+from penstock.spark.ingest.explaining import (
+    explain_bound,
+    explain_window,
+    explain_windows,
+    said_of,
+    state_warning,
+)
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
+from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
 from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
@@ -151,10 +157,13 @@ class Declaring:
         mistakes = Mistakes()
         parsed = parse_script(script, staged.names, self.aggregates, mistakes)
         self._tables(staged, parsed.tables, parsed.targets, mistakes)
+        before = staged.copy()
         self._views_and_rules(staged, parsed.views, parsed.rules, mistakes)
         now, after = after_refused(staged, parsed.inserts)
         staged.waiting += after
         self._statements(staged, now, mistakes)
+        for views in parsed.apart:
+            self._judge_apart(before.copy(), views, mistakes)
         mistakes.found = [
             with_remedy(self._spark, staged, with_columns(staged, each)) for each in mistakes.found
         ]
@@ -285,6 +294,26 @@ class Declaring:
                 if mistakes.is_full:
                     break
 
+    def _judge_apart(self, trial: Declared, views: Sequence[CreateView], mistakes: Mistakes) -> None:
+        """Takes in the mistake of a view that the script drops or declares twice.
+
+        Args:
+            trial: the tables of the script.
+            views: the view, behind those beneath it, whose mistakes are known.
+            mistakes: takes the mistake in.
+        """
+        *beneath, view = views
+        own = {each.name for each in beneath}
+        outside = [name for each in views for name in read_by(each.query) if name not in own]
+        if mistakes.is_full or mistakes.follow(outside, {name.upper() for name in trial.names}):
+            return
+        with suppress(InputError):
+            self.views(trial, {each.name: each for each in beneath})
+            try:
+                self.views(trial, {view.name: view})
+            except InputError as error:
+                mistakes.add(placed(error, view))
+
     def _statements(
         self, staged: Declared, statements: Iterable[CreateView | InsertInto], mistakes: Mistakes
     ) -> None:
@@ -385,8 +414,6 @@ class Declaring:
             if isinstance(query, RefreshedQuery):
                 view_ = refreshed_view(self._spark, staged, name, query, text)
                 staged.put(name, view_)
-                assert isinstance(view_.definition, RefreshedDefinition)
-                staged.warnings[name] = [cost_of(view_.definition)]
                 continue
             flat = flatten(query, known)
             below = staged.beneath(query)
@@ -428,7 +455,7 @@ class Declaring:
             self._keep_bound(staged, stream, binder, bound)
         running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
         for name in running:
-            if (told := state_words(name, flatten(staged.views[name].query, staged.queries))) is not None:
+            if (told := state_warning(flatten(staged.views[name].query, staged.queries))) is not None:
                 staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
@@ -469,11 +496,16 @@ class Declaring:
             selections = [view for view in views if isinstance(view, ViewDefinition)]
             conditions = {view.name: view.condition for view in selections}
             bound = self._binder(stream.source.schema, stream.host).bind(conditions)
-            windows = self._compiled(stream, [view for view in views if isinstance(view, WindowDefinition)])
+            grouped = [view for view in views if isinstance(view, WindowDefinition)]
+            windows = self._compiled(stream, grouped)
+            said = {
+                view.name: said_of(view.sql, flatten(declared.views[view.name].query, declared.queries))
+                for view in grouped
+            }
             place = stream.source.place((*bound.computed, *windows.derived))
             lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
             calls = explain_calls([each.text for each in bound.calls], measured(name))
-            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows)]
+            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows, said)]
         for name, (stream_name, deadline) in declared.deadlines.items():
             view = deadline.bound.view
             plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
@@ -485,9 +517,9 @@ class Declaring:
             lines += [line for each in own.values() for line in _explained(each, cells)]
         for (_, below), derived in declared.derived.items():
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
-            lines += [
-                f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
-            ]
+            for each, above in derived.items():
+                lines.append(f"    {each}: {explain_window(above.bound, is_derived=True)}")
+                lines.append(f"      {' '.join(above.definition.sql.split())}")
         return "\n".join(lines)
 
     def _tables(

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.monitor.figures import counted
 from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.rankings import ROW_NUMBER, OrderKey, RankedPlan, Ranking
-from penstock.plan.windows import Aggregate
+from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
 from penstock.sql.script.statements import Query
 from penstock.sql.windows.bind import BoundWindow
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name, key_name
 
 #: lines of one kind that are shown
 _SHOWN = 50
+_NOTHING: Mapping[str, Sequence[str]] = {}
+#: how columns of groups are called
+_NAME = re.compile(r"\b_(w|[ak]\d+)\b")
+#: what limits a state that grows with something
+_TTL = "If the number of {} grows without end, add the hint STATE_TTL('1 day')."
 
 
-def explain_windows(windows: CompiledWindows) -> list[str]:
-    """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them."""
+def explain_windows(windows: CompiledWindows, said: Mapping[str, Sequence[str]] = _NOTHING) -> list[str]:
+    """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them.
+
+    Args:
+        windows: the views.
+        said: further lines of views, by name.
+    """
+    expressions = {each.name: each.expression for each in windows.derived}
     plans = windows.panes.operators if windows.panes is not None else ()
     operators = {each.id: each for each in windows.shards.every}
     lines = []
     for plan in plans:
         operator = operators[plan.id]
-        keys = f", keys {', '.join(key.column for key in plan.keys)}" if plan.keys else ""
+        keyed = [expressions.get(key.column, key.column) for key in plan.keys]
+        keys = f", keys {', '.join(keyed)}" if keyed else ""
         if isinstance(operator, RunningPlan):
             kept = "its state grows with its groups"
             if isinstance(operator.parts, RankedParts):
@@ -39,62 +52,97 @@ def explain_windows(windows: CompiledWindows) -> list[str]:
             if operator.session is not None:
                 kept = f"a session leaves the state {operator.session.history / 1e6:g} s after it is final"
             lines.append(f"  running group {plan.id}{keys}: {kept}")
-            lines += [
-                f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views
-            ]
+            lines += _explained_views(windows, operator.views, keyed, said)
             continue
         conditions = len(plan.selections)
         shared = f", each tuple aggregated once for {conditions} conditions" if conditions > 1 else ""
         lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}{shared}")
-        lines += [f"    {view.name}: {explain_window(windows.bound[view.name])}" for view in operator.views]
+        lines += _explained_views(windows, operator.views, keyed, said)
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window and running views in total"]
-    lines += [f"  computed by Spark: {each.name} = {each.expression}" for each in windows.derived[:_SHOWN]]
+    lines += [f"  computed by Spark: {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
 
 
-def state_words(name: str, query: Query) -> str | None:
+def _explained_views(
+    windows: CompiledWindows,
+    views: Iterable[WindowPlan | RankedPlan],
+    keys: Sequence[str],
+    said: Mapping[str, Sequence[str]],
+) -> Iterator[str]:
+    """Yield the lines of the views of an operator with some keys."""
+    for view in views:
+        yield f"    {view.name}: {explain_window(windows.bound[view.name], keys)}"
+        yield from (f"      {line}" for line in said.get(view.name, ()))
+
+
+def said_of(text: str, query: Query) -> list[str]:
+    """What is said of a view beside what it computes: its text, on one line, and what bounds its state.
+
+    Args:
+        text: the view as written.
+        query: its query, flattened.
+    """
+    words = state_words(query)
+    return [" ".join(text.split()), *([] if words is None else [words])]
+
+
+def state_words(query: Query) -> str | None:
     """What bounds the state of a running view, and what is promised of its groups or sessions; None of one row, and of one without state.
 
     Args:
-        name: the view's name.
-        query: its query, flattened.
+        query: the view's query, flattened.
     """
     if isinstance(query, WindowQuery) and query.gap is not None:
         return (
-            f"the state of view {name} keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
+            "the state keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
             "have left the state are left out and counted (left_out)."
         )
-    if not isinstance(query, WindowQuery) or query.over is not None:
+    if not isinstance(query, WindowQuery) or not query.is_running or query.over is not None:
         return None
     ttl, ranking = query.hints.state_ttl, query.ranking
     if ranking is not None and ranking.function != ROW_NUMBER:
         partitions = " of every partition" if query.keys else ""
         places = counted(ranking.limit, "place")
         return (
-            f"the state of view {name} keeps all tuples of the first {places}{partitions}, however many are equal; only disk space limits them. "
+            f"the state keeps all tuples of the first {places}{partitions}, however many are equal; only disk space limits them. "
             "ROW_NUMBER keeps one tuple at each place."
         )
     if not query.keys:
         return None
     if ranking is not None and ttl is None:
-        is_one_row = ranking.limit == 1
-        kept = "one row" if is_one_row else f"the rows of the first {counted(ranking.limit, 'place')}"
-        remedy = " If their number grows without end, add the hint STATE_TTL('1 day')." if is_one_row else ""
-        return f"the state of view {name} keeps {kept} of every partition; only disk space limits the number of partitions.{remedy}"
+        kept = "one row" if ranking.limit == 1 else f"the rows of the first {counted(ranking.limit, 'place')}"
+        remedy = f" {_TTL.format('partitions')}" if ranking.limit == 1 else ""
+        return f"the state keeps {kept} of every partition; only disk space limits the number of partitions.{remedy}"
     if ttl is None:
-        return (
-            f"the state of view {name} keeps every group; only disk space limits it. If the number of groups grows without end, add "
-            "the hint STATE_TTL('1 day')."
-        )
+        return f"the state keeps every group; only disk space limits it. {_TTL.format('groups')}"
     return (
-        f"a group of view {name} without tuples for {ttl / 1e6:g} s of event time leaves the state, and its row is final. If the group "
+        f"a group without tuples for {ttl / 1e6:g} s of event time leaves the state, and its row is final. If the group "
         "gets tuples later, it starts from zero, and a new row replaces that one."
     )
 
 
-def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
-    """A window view in a line; one over a window view has no bound of its own."""
+def state_warning(query: Query) -> str | None:
+    """What the user has to decide about the state of a view: whether its groups need the hint STATE_TTL; None: nothing.
+
+    Args:
+        query: the view's query, flattened.
+    """
+    if not isinstance(query, WindowQuery) or not query.keys or query.gap is not None:
+        return None
+    ranking, limited = query.ranking, query.hints.state_ttl is not None
+    is_one_row = ranking is None or (ranking.function == ROW_NUMBER and ranking.limit == 1)
+    return state_words(query) if is_one_row and not limited else None
+
+
+def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, is_derived: bool = False) -> str:
+    """A window view in a line; one over a window view has no bound of its own.
+
+    Args:
+        view: the view.
+        keys: what its tuples are grouped by.
+        is_derived: whether it is over a window view.
+    """
     windows, bound = view.plan.windows, view.plan.bound
     every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
     start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
@@ -105,12 +153,20 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
         further = [f"{number:g}" for number in (each.parameter, each.accuracy) if number is not None]
         return f"{each.function}({', '.join([argument, *further])})"
 
-    aggregates = ", ".join(f"_a{number} = {call(each)}" for number, each in enumerate(view.plan.aggregates))
+    calls = [call(each) for each in view.plan.aggregates]
+    aggregates = ", ".join(calls)
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
-    having = "" if view.having is None else f"; HAVING {view.having}"
+    names = {WINDOW_NAME: "window"}
+    names |= {aggregate_name(number): each for number, each in enumerate(calls)}
+    names |= {key_name(number): each for number, each in enumerate(keys)}
+    having = (
+        ""
+        if view.having is None
+        else f"; HAVING {_NAME.sub(lambda name: names.get(name[0], name[0]), view.having)}"
+    )
     if isinstance(view.plan, RankedPlan):
         again = "; computed again from all rows of that view at each change" if is_derived else ""
-        return f"ranking: {_ranking(view.plan.ranking, expressions)}{having}{again}"
+        return f"ranking: {_ranking(view.plan.ranking, expressions)}{again}"
     if view.plan.is_running:
         again = " computed again from all rows of that view at each change;" if is_derived else ""
         sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"

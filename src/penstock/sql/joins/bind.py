@@ -20,6 +20,7 @@ from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
+from penstock.sql.joins.memberships import comparison, refuse_mixed_types, refuse_unknown
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import EXISTENCE, JoinQuery, JoinWord
 from penstock.sql.joins.scope import Scope
@@ -65,9 +66,10 @@ def bind_join(
         SqlError: anything else that Spark refuses. In all cases with the place underlined.
     """
     inputs = read_inputs(query, relations, host)
-    text = written(query, inputs, host)
+    compared = comparison(query, inputs)
+    text = written(query, inputs, host, compared)
     try:
-        scope, inner, last, where = _conditions(query, inputs)
+        scope, inner, last, where = _conditions(query, inputs, compared)
         outputs = select_list(query, scope)
         schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
         for selection in query.selected:
@@ -80,6 +82,8 @@ def bind_join(
         raise
     kept = _kept(inputs, (*inner, *last, *where), outputs, host)
     _check_outputs(outputs, schema, kept)
+    if compared is not None:
+        refuse_mixed_types(compared, kept.host)
     word, every, matching, after = _parted(query, inner, last, where, kept)
     optional = None if after is None else len(inputs) - 1
     is_full = word is JoinWord.FULL
@@ -136,7 +140,7 @@ def _pattern_warnings(query: JoinQuery) -> Iterator[str]:
 
 
 def _conditions(
-    query: JoinQuery, inputs: Sequence[Input]
+    query: JoinQuery, inputs: Sequence[Input], compared: Conjunct | None
 ) -> tuple[Scope, list[Conjunct], list[Conjunct], list[Conjunct]]:
     """What the SELECT list sees, what ON and USING of inner joins say, what those of an outer one say, and what WHERE says.
 
@@ -162,6 +166,10 @@ def _conditions(
         else:
             last += on
     where = conjuncts(query.where, scope) if query.where is not None else []
+    if compared is not None:
+        if query.outer is not None and query.outer.word is JoinWord.ANTI:
+            refuse_unknown(compared, last, [*inner, *where])
+        last = [compared, *last]
     if query.outer is not None:
         optional = len(inputs) - 1
         where = [*(each for each in inner if optional in each.inputs), *where]

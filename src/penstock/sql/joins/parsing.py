@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.existence import ExistenceTest, existence_test
-from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord
+from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
 from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, Splitter, parse_tree
@@ -74,7 +74,7 @@ _WINDOWS = {"window", "session_window", "window_time"}
 
 
 def is_join(tokens: Sequence[Token]) -> bool:
-    """Whether a query selects from several tables, the one of an EXISTS among them."""
+    """Whether a query selects from several tables, the one of an EXISTS or IN among them."""
     depth, after_from = 0, False
     for position, kind in enumerate(token_kinds(tokens)):
         depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
@@ -235,6 +235,26 @@ class _JoinSplitter(Splitter):
             raise self._expected_clause("the end of the query in EXISTS")
         return replace(found, on=on)
 
+    def _member(
+        self, before: Sequence[JoinSource], test: ExistenceTest, operand: Clause, clause: Clause
+    ) -> JoinSource:
+        """What an IN asks for, joined; the tokens are those of its query."""
+        hints, items = self._head()
+        if hints or len(items) > 1 or self.tokens[items[0][0]].token_type is TokenType.STAR:
+            message = f"The query in IN selects one column, without hints. Write EXISTS to compare several. {self.allowed}"
+            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        self._refuse_words(before, test.word, clause)
+        column = self._checked(items[0]).expression
+        found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
+        self._refuse_namesake(before, found)
+        if self._kind() is TokenType.WHERE:
+            self.position += 1
+            found = replace(found, on=self._condition())
+        if self._kind() is not None:
+            message = "The query in IN has one input and WHERE, and nothing behind. Make it a view, and name that in IN."
+            raise UnsupportedError(message, self.script, *self._place())
+        return found
+
     def _condition(self, test: ExistenceTest | None = None) -> Clause:
         """The condition that begins here, up to the next join or clause; true stands for a test in it."""
         first, depth = self.position, 0
@@ -266,14 +286,19 @@ class _JoinSplitter(Splitter):
         return clause
 
     def _where(self, sources: list[JoinSource]) -> Clause | None:
-        """The condition after WHERE, behind which nothing follows; what an EXISTS asks for becomes a source."""
+        """The condition after WHERE, behind which nothing follows; what an EXISTS or IN asks for becomes a source."""
         where = None
         if self._kind() is TokenType.WHERE:
             self.position += 1
             test = existence_test(self.kinds, self.position)
             if test is not None:
                 inner = _JoinSplitter(self.script, self.tokens[test.inner : test.last - 1], self.allowed)
-                sources.append(inner._existing(sources, test))
+                if test.operand is None:
+                    sources.append(inner._existing(sources, test))
+                else:
+                    operand, whole = self._clause(*test.operand), self._clause(test.first, test.last)
+                    _refuse(parse_tree(operand), operand)
+                    sources.append(inner._member(sources, test, operand, whole))
             where = self._condition(test)
         kind = self._kind()
         if kind is None:

@@ -29,6 +29,21 @@ EXISTENCE = (JoinWord.SEMI, JoinWord.ANTI)
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """`x [NOT] IN (SELECT y FROM ...)`.
+
+    Attributes:
+        operand: x, over the inputs before.
+        column: y, over the input after FROM.
+        clause: the test as a whole.
+    """
+
+    operand: Clause
+    column: Clause
+    clause: Clause
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSource:
     """An input as it was written.
 
@@ -40,6 +55,7 @@ class JoinSource:
         using: the names after USING.
         word: how it is joined.
         below: the selection that `source` stands for, over a table; None for a table.
+        member: of IN what is tested; `on` is then the condition after WHERE of its query, or None.
     """
 
     source: str
@@ -49,6 +65,7 @@ class JoinSource:
     using: tuple[Clause, ...] = ()
     word: JoinWord = JoinWord.INNER
     below: SelectQuery | None = None
+    member: Membership | None = None
 
     @property
     def relation(self) -> str:

@@ -142,9 +142,12 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
         bound, which = f"{later} <= {high}", "an upper bound"
     else:
         bound, which = f"{later} BETWEEN {low} AND {high}", "a bound"
+    place, word = "the condition", "AND"
+    if other.member is not None:
+        place, word = "the query in IN", "WHERE" if other.on is None else "AND"
     message = (
         f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so Penstock could "
-        f"never delete old tuples. Add a bound to the condition, such as: AND {bound}"
+        f"never delete old tuples. Add a bound to {place}, such as: {word} {bound}"
     )
     return clause.error(UnsupportedError, message, 0, len(clause.text))
 

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from penstock.plan.expressions import JoinHost
+from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input
 from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.scope import Column
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import ended, quote
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.text.query import SelectQuery
 
 
-def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> PlacedText:
-    """The query as it was written, on empty tables; views among its inputs are subqueries."""
+def written(
+    query: JoinQuery, inputs: Sequence[Input], host: JoinHost, compared: Conjunct | None = None
+) -> PlacedText:
+    """The query as it was written, on empty tables; views among its inputs are subqueries, an IN is the join that it is.
+
+    Args:
+        query: the join.
+        inputs: its inputs.
+        host: Spark's analysis.
+        compared: the comparison of its IN.
+    """
     text = "SELECT "
     pieces: list[tuple[int, int, Clause]] = []
 
@@ -30,9 +42,15 @@ def written(query: JoinQuery, inputs: Sequence[Input], host: JoinHost) -> Placed
     for number, source in enumerate(query.sources):
         text += f"\n{source.word} " if number else "\nFROM "
         text += f"{_table(named[source.alias], host)} AS {quote(source.alias)}"
-        if source.on is not None:
+        if source.member is not None and compared is not None:
             text += "\nON "
+            begin = len(text)
+            text += compared.text(partial(_qualified, inputs))
+            pieces.append((begin, len(text), compared.clause))
+        if source.on is not None:
+            text += "\nON " if source.member is None else "\nAND ("
             add(source.on)
+            text += "" if source.member is None else "\n)"
         for place, name in enumerate(source.using):
             text += ", " if place else "\nUSING ("
             add(name)
@@ -67,3 +85,8 @@ def _table(each: Input, host: JoinHost) -> str:
         return name
     columns = ", ".join(f"{ended(column.text)} AS {quote(column.name)}" for column in each.columns)
     return f"(SELECT {columns} FROM {name})"
+
+
+def _qualified(inputs: Sequence[Input], column: Column) -> str:
+    """A column with the name of its input."""
+    return f"{quote(inputs[column.input].source.alias)}.{quote(column.name)}"

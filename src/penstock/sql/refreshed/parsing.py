@@ -84,18 +84,14 @@ def refreshable(text: str, place: int) -> RefreshedQuery | None:
     return parse_refreshed_query(hinted, tokenize(hinted))
 
 
-def with_possible_remedy(error: InputError) -> InputError:
-    """A refusal that says that the view may be refreshed, where Spark is not there to say whether it can; other mistakes as they are."""
+def may_be_refreshed(error: InputError) -> bool:
+    """Whether a mistake is the refusal of a query that Spark might answer as a refreshed view."""
     if type(error) is not UnsupportedError or not error.text:
-        return error
+        return False
     try:
-        is_possible = refreshable(error.text, error.start) is not None
+        return refreshable(error.text, error.start) is not None
     except SqlError:
-        return error
-    if not is_possible:
-        return error
-    remedy = f"If Spark can answer the query, the hint{_HINT} behind SELECT makes it a refreshed view."
-    return UnsupportedError(f"{ended(error.message)} {remedy}", error.text, error.start, error.end)
+        return False
 
 
 def ended(message: str) -> str:

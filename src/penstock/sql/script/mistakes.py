@@ -43,6 +43,10 @@ class Mistakes:
         """Note names that remain undeclared, so that no mistake that follows from this is reported."""
         self._refused.update(name.upper() for name in names)
 
+    def take_back(self, name: str) -> None:
+        """Forget that a name remains undeclared: it is dropped, or declared anew, so that what reads it later is judged."""
+        self._refused.discard(name.upper())
+
     @contextmanager
     def collected(self, *names: str) -> Iterator[None]:
         """Add the mistake that ends the block, if one does; arguments as of `add`."""

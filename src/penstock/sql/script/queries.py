@@ -12,7 +12,6 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.script.dialects import refuse_other_dialects
-from penstock.sql.script.memberships import refuse_membership
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
 from penstock.sql.text.clauses import Clause
@@ -72,7 +71,6 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
             parse_tokens(script, named_in_from(script, tokens, place), aggregates),
             whole(script, tokens),
         )
-    refuse_membership(script, tokens)
     if is_ranking(tokens):
         return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token
 
-from penstock.errors import UnsupportedError
+from penstock.errors import StatementError, meant
 
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
@@ -26,13 +26,23 @@ _INSTEAD = {
     "DESCRIBE": _DESCRIBED,
     "DESC": _DESCRIBED,
     "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
-    "CREATE TEMPORARY": "Write CREATE VIEW name AS SELECT ...",
+    **dict.fromkeys(
+        ("CREATE MATERIALIZED", "CREATE TEMPORARY", "CREATE TEMP", "CREATE GLOBAL", "CREATE LIVE"),
+        "Write CREATE VIEW name AS SELECT ...",
+    ),
+    **dict.fromkeys(
+        ("CREATE STREAM", "CREATE SOURCE", "CREATE STREAMING", "CREATE EXTERNAL"),
+        "Write CREATE TABLE name (columns) USING source OPTIONS (...).",
+    ),
+    "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": "Write CREATE VIEW name AS SELECT ...",
     "WITH": "Write a CREATE VIEW for each query.",
 }
+#: words at the beginning of statements
+_WORDS = ("CREATE", "TABLE", "VIEW", "VIEWS", "DROP", "INSERT", "INTO")
 
 
-def refusal(script: str, tokens: Sequence[Token], position: int) -> UnsupportedError:
+def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementError:
     """Return the refusal of a statement by its first words.
 
     Args:
@@ -43,5 +53,13 @@ def refusal(script: str, tokens: Sequence[Token], position: int) -> UnsupportedE
     end = tokens[min(position, len(tokens) - 1)].end + 1
     begin = " ".join(token.text.upper() for token in tokens[:3])
     instead = next((told for word, told in _INSTEAD.items() if f"{begin} ".startswith(f"{word} ")), "")
+    if not instead:
+        instead = next(filter(None, map(_near, (token.text for token in tokens[:2]))), "")
     message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
-    return UnsupportedError(message, script, tokens[0].start, end)
+    return StatementError(message, script, tokens[0].start, end)
+
+
+def _near(word: str) -> str:
+    """The question whether a word is misspelt that a statement begins with; nothing of other words."""
+    near = "" if word.upper() in _WORDS else meant(word, _WORDS)
+    return f"Did{near.removeprefix('; did')}" if near.startswith(";") else ""

@@ -6,10 +6,11 @@ import re
 from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeGuard
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError, meant
 from penstock.sql.conditions.shapes import PLAIN
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
@@ -70,7 +71,7 @@ def parse_script(
     names.refuse_targets()
     if mistakes is None:
         names.mistakes.raise_any()
-    return Script(text, tuple(names.statements), frozenset(names.targets))
+    return Script(text, tuple(names.statements), frozenset(names.targets), tuple(names.apart))
 
 
 class _Names:
@@ -87,6 +88,12 @@ class _Names:
         self.statements: list[Statement] = []
         #: the tables of INSERT INTO, in upper case, each with the place of its name
         self.targets: dict[str, tuple[int, int]] = {}
+        #: see `Script.apart`
+        self.apart: list[tuple[CreateView, ...]] = []
+        #: views whose definition is not known any more, in upper case: what a refused statement made of them
+        self._unclear: set[str] = set()
+        #: views that could not be dropped, in upper case
+        self._undropped: set[str] = set()
         #: INSERT INTO a table that does not exist, each with the place of its name
         self._loose_inserts: list[tuple[InsertInto, tuple[int, int]]] = []
         self._text = text
@@ -103,25 +110,34 @@ class _Names:
             self._pass_over(parser)
             return
         if isinstance(statement, DropView):
-            if not self.mistakes.follow([statement.name], self._names):
-                with self.mistakes.collected():
-                    self._drop(parser, statement)
+            self._unclear.discard(statement.name.upper())
+            if self.mistakes.follow([statement.name], self._names):
+                self.mistakes.take_back(statement.name)
+                return
+            with self.mistakes.collected():
+                self._drop(parser, statement)
             return
         declared = [statement.name] if isinstance(statement, CreateTable | CreateView) else []
         if isinstance(statement, InsertInto) and self._kind(statement.table) == "table":
             self.targets[statement.table.upper()] = parser.name_place
         # what files of rules declare is known once they are read
-        follows = self.mistakes.follow(_needed_by(statement), self._names)
+        needed = list(_needed_by(statement))
+        follows = self.mistakes.follow(needed, self._names)
+        follows |= any(name.upper() in self._unclear for name in needed)
         if isinstance(statement, CreateViews):
             self._has_rules = True
             self.mistakes.hides_any |= follows
+        taken = {name.upper() for name in declared if name.upper() in self._names}
         if follows:
-            self.mistakes.refuse(*declared)
+            self.mistakes.refuse(*(() if taken else declared))
+            self._unclear |= taken
             return
-        with self.mistakes.collected(*declared):
-            self._check(parser, statement)
-            if not isinstance(statement, InsertInto) or statement.table.upper() in self._names:
+        try:
+            if self._check(parser, statement):
                 self.statements.append(statement)
+        except InputError as error:
+            self.mistakes.add(error, *(() if taken else declared))
+            self._unclear |= taken
 
     def refuse_targets(self) -> None:
         """Refuses INSERT INTO a table that the script also reads, or that does not exist."""
@@ -148,13 +164,19 @@ class _Names:
         words = [token.text.upper() for token in parser.tokens[:2]]
         named = [name for token in parser.tokens[:_FIRST_WORDS] if (name := name_of(token)) is not None]
         self.mistakes.refuse(*(name for name in named if name.upper() not in self._names))
+        begin, end = parser.name_place
+        declared = self._text[begin:end].strip("`")
         if words == ["INSERT", "INTO"]:
-            begin, end = parser.name_place
-            self.targets[self._text[begin:end].strip("`").upper()] = parser.name_place
+            self.targets[declared.upper()] = parser.name_place
+        if words in (["CREATE", "OR"], ["DROP", "VIEW"]) and declared.upper() in self._views:
+            self._unclear.add(declared.upper())
+            if words[0] == "DROP":
+                self._undropped.add(declared.upper())
         if words == ["CREATE", "VIEWS"]:
             self.mistakes.hides_any = True
 
-    def _check(self, parser: StatementParser, statement: Statement) -> None:
+    def _check(self, parser: StatementParser, statement: Statement) -> bool:
+        """Makes sure of the names of a statement; whether it is one of the script: one that is not has had its mistake reported."""
         names = self._names
         if isinstance(statement, CreateTable):
             parser.declare(statement.name, names)
@@ -167,24 +189,42 @@ class _Names:
                 if source.upper() not in names and not self._has_rules:
                     raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
             if isinstance(statement, CreateView):
-                if (
-                    statement.replaces
-                    and statement.name.upper() in self._names
-                    and self._kind(statement.name) == "view"
-                ):
-                    self._forget(parser, statement.name, "Move the new definition before it.")
-                    names[statement.name.upper()] = statement.name
-                else:
-                    parser.declare(statement.name, names)
-                self._views.add(statement.name.upper())
+                return self._declare(parser, statement)
+            self._check_target(parser, statement)
+            return statement.table.upper() in names
+        return True
+
+    def _declare(self, parser: StatementParser, statement: CreateView) -> bool:
+        """Declares a view, or replaces one; one whose name is taken is set apart. Returns as `_check`."""
+        name = statement.name.upper()
+        if name in self._views and name in self._undropped:
+            self._undropped.discard(name)
+            self._unclear.add(name)
+            self._set_apart(statement)
+            return False
+        try:
+            if statement.replaces and name in self._names and self._kind(name) == "view":
+                self._forget(parser, statement.name, "Move the new definition before it.")
+                self._names[name] = statement.name
             else:
-                self._check_target(parser, statement)
+                parser.declare(statement.name, self._names)
+        except InputError:
+            self._set_apart(statement)
+            raise
+        self._views.add(name)
+        self._unclear.discard(name)
+        self.mistakes.take_back(name)
+        return True
 
     def _drop(self, parser: StatementParser, statement: DropView) -> None:
         """Takes back a view of the script."""
         name = statement.name.upper()
+        if name in self._undropped:
+            return
         if name in self._views:
+            self._undropped.add(name)
             self._forget(parser, statement.name, "Drop it first.")
+            self._undropped.discard(name)
         elif name in self._names:
             message = (
                 f"DROP VIEW takes back a view of the same script. {statement.name} is a {self._kind(name)}"
@@ -204,13 +244,22 @@ class _Names:
                 what = f"INSERT INTO {each.table}" if isinstance(each, InsertInto) else _named(each)
                 message = f"{what} reads view {view}. {remedy}"
                 raise UnsupportedError(message, self._text, *parser.name_place)
-        self.statements = [
-            each
-            for each in self.statements
-            if not (isinstance(each, CreateView) and each.name.upper() == name)
-        ]
+        for each in [each for each in self.statements if _is_view(each, name)]:
+            self._set_apart(each)
+            self.statements.remove(each)
         self._views.discard(name)
         self._names.maps[0].pop(name, None)
+
+    def _set_apart(self, view: CreateView) -> None:
+        """Keeps a view that is not one of the script, or not any more, behind those beneath it."""
+        needed = {name.upper() for name in read_by(view.query)}
+        beneath: list[CreateView] = []
+        for each in reversed(self.statements):
+            if isinstance(each, CreateView) and each is not view and each.name.upper() in needed:
+                beneath.insert(0, each)
+                needed |= {name.upper() for name in read_by(each.query)}
+        if not any(_is_view(each, view.name.upper()) for each in beneath):
+            self.apart.append((*beneath, view))
 
     def _check_target(self, parser: StatementParser, statement: InsertInto) -> None:
         if statement.table.upper() not in self._names:
@@ -279,6 +328,11 @@ def _shifted(tokens: Sequence[Token], by: int) -> Sequence[Token]:
         token.start += by
         token.end += by
     return tokens
+
+
+def _is_view(statement: Statement, name: str) -> TypeGuard[CreateView]:
+    """Whether a statement declares the view of a name in upper case."""
+    return isinstance(statement, CreateView) and statement.name.upper() == name
 
 
 def _named(statement: Statement) -> str:

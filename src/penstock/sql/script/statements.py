@@ -202,11 +202,13 @@ class Script:
         text: the text.
         statements: those without a mistake.
         targets: the tables that INSERT INTO names, with and without mistakes, in upper case.
+        apart: views that the script drops, replaces or declares under a name that is taken, each behind the views beneath it.
     """
 
     text: str
     statements: tuple[Statement, ...]
     targets: frozenset[str] = frozenset()
+    apart: tuple[tuple[CreateView, ...], ...] = ()
 
     @property
     def tables(self) -> tuple[CreateTable, ...]:

@@ -108,8 +108,8 @@ def parse_hints(script: str, token: Token) -> Hints:
         if name not in _SPARKS:
             start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
             if name not in _READERS:
-                known = ", ".join(_READERS)
-                raise SqlError(f"Hint {name} does not exist; allowed: {known}.", script, start, end)
+                message = f"Hint {name} does not exist{meant(name, _READERS)} Allowed: {', '.join(_READERS)}."
+                raise SqlError(message, script, start, end)
             if name in found:
                 raise SqlError(f"{name} is given twice.", script, start, end)
             try:

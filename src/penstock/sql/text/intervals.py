@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from penstock.errors import meant
 from penstock.sql.text.literals import string
 
 #: microseconds of the units that a length of time may have
@@ -33,6 +34,7 @@ _NUMBER = re.compile(r"(-?)\s*(\d+)L?", re.IGNORECASE | re.ASCII)
 _LONG_MAX = 2**63 - 1
 _MOST_GAP_DAYS = 36_500
 _WITHOUT_UNIT = re.compile(r"\s*[+-]?\s*\d+(\.\d+)?\s*", re.ASCII)
+_WORD = re.compile(r"[^\W\d_]+")
 _OF_THE_CALENDAR = re.compile(r"\d\s*(months?|quarters?|years?)(?![a-z])", re.IGNORECASE | re.ASCII)
 
 
@@ -51,6 +53,21 @@ def microseconds_of(literal: str) -> int | None:
     return None if length is None else _bounded(length)
 
 
+def length_of(literal: str) -> int:
+    """The length of time that a SQL literal spells, in microseconds.
+
+    Args:
+        literal: as of `microseconds_of`.
+
+    Raises:
+        ValueError: it spells none; why, as the end of a sentence about what it is the length of.
+    """
+    length = microseconds_of(literal)
+    if length is None:
+        raise ValueError(_fault(literal, ALLOWED_LENGTHS))
+    return length
+
+
 def gap_of(literal: str) -> int:
     """The gap of sessions that a SQL string spells, in microseconds.
 
@@ -62,19 +79,28 @@ def gap_of(literal: str) -> int:
     """
     length = _spelled(literal)
     if length is None:
-        text = string(literal)
-        if _WITHOUT_UNIT.fullmatch(text):
-            raise ValueError(f"needs a unit, such as '{text.strip()} seconds'")
-        if _OF_THE_CALENDAR.search(text):
-            raise ValueError(
-                "cannot have months or years, whose lengths differ; write days, such as '30 days'"
-            )
-        raise ValueError(f"must be {ALLOWED_GAPS}")
+        raise ValueError(_fault(literal, ALLOWED_GAPS))
     if length <= 0:
         raise ValueError("must be above 0")
     if length > _MOST_GAP_DAYS * UNIT_MICROSECONDS["day"]:
         raise ValueError(f"must be at most {_MOST_GAP_DAYS} days")
     return length
+
+
+def _fault(literal: str, allowed: str) -> str:
+    """Why a literal spells no length of time."""
+    if literal[-1:] not in ("'", '"'):
+        return f"must be {allowed}"
+    text = string(literal)
+    if _WITHOUT_UNIT.fullmatch(text):
+        return f"needs a unit, such as '{text.strip()} seconds'"
+    if _OF_THE_CALENDAR.search(text):
+        return "cannot have months or years, whose lengths differ; write days, such as '30 days'"
+    units = [f"{unit}{plural}" for unit in UNIT_MICROSECONDS for plural in ("s", "")]
+    words = (word for word in _WORD.findall(text) if word.lower() not in (*units, "interval"))
+    if (unknown := next(words, None)) is None:
+        return f"must be {allowed}"
+    return f"has an unknown unit, {unknown}{meant(unknown, units)} Allowed: {allowed}"
 
 
 def _spelled(literal: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token
@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.intervals import ALLOWED_GAPS, ALLOWED_LENGTHS, gap_of, microseconds_of
+from penstock.sql.text.intervals import ALLOWED_GAPS, ALLOWED_LENGTHS, gap_of, length_of, microseconds_of
 from penstock.sql.text.lexing import arguments, is_call, spelling
 
 _FUNCTIONS = ("window", "session_window")
@@ -72,9 +72,8 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
     lengths: list[int] = []
     for what, (begin, stop) in zip(_ARGUMENTS, found[1:], strict=False):
         place = tokens[begin].start, tokens[stop - 1].end + 1
-        length = microseconds_of(clause.text[slice(*place)])
-        if length is None:
-            raise clause.error(UnsupportedError, f"A window's {what} must be {ALLOWED_LENGTHS}.", *place)
+        given = _argument(clause, tokens, (begin, stop))
+        length = _length(f"A window's {what}", tokens[begin], given, length_of, ALLOWED_LENGTHS)
         if what != "start time" and length <= 0:
             raise clause.error(SqlError, f"A window's {what} must be above 0.", *place)
         if what == "slide" and length > lengths[0]:
@@ -95,18 +94,33 @@ def _sessions(
         message = f"session_window takes (time, gap), not {len(found)} arguments."
         raise call.error(SqlError, message, 0, len(call.text))
     gap = _argument(clause, tokens, found[1])
-    kind = SqlError
-    try:
-        if tokens[found[1][0]].text.upper() == "INTERVAL":
-            raise ValueError("is written without INTERVAL, as a string such as '5 seconds'")
-        if gap.text[-1:] not in ("'", '"'):
-            kind = UnsupportedError
-            raise ValueError(f"must be a constant: {ALLOWED_GAPS}")
-        length = gap_of(gap.text)
-    except ValueError as error:
-        raise gap.error(kind, f"A session window's gap {error}.", 0, len(gap.text)) from None
+    length = _length("A session window's gap", tokens[found[1][0]], gap, gap_of, ALLOWED_GAPS)
     identity = (*spelling(tokens[slice(*found[0])]), length)
     return WindowCall("session_window", _argument(clause, tokens, found[0]), ALL_TIME, call, identity, length)
+
+
+def _length(what: str, first: Token, given: Clause, read: Callable[[str], int], allowed: str) -> int:
+    """A length of time, in microseconds.
+
+    Args:
+        what: it is the length of.
+        first: the first token of the argument.
+        given: the argument.
+        read: reads a literal.
+        allowed: what may stand there.
+
+    Raises:
+        SqlError: it is another literal.
+        UnsupportedError: it is computed.
+    """
+    try:
+        if first.text.upper() == "INTERVAL":
+            raise ValueError("must be a string such as '5 seconds', without INTERVAL")
+        if given.text[-1:] in ("'", '"') or (read is length_of and microseconds_of(given.text) is not None):
+            return read(given.text)
+    except ValueError as error:
+        raise given.error(SqlError, f"{what} {given.text} {error}.", 0, len(given.text)) from None
+    raise given.error(UnsupportedError, f"{what} must be a constant: {allowed}.", 0, len(given.text))
 
 
 def _argument(clause: Clause, tokens: Sequence[Token], place: tuple[int, int]) -> Clause:

@@ -14,7 +14,7 @@ def explain_refreshed(definition: RefreshedDefinition) -> list[str]:
         "    Spark answers the whole query over all tuples so far; the view tells how each answer differs from the one before",
     ]
     lines += [
-        f"    kept of stream {each.name}: {_listed(each.columns) or 'no column'}"
+        f"    kept of all tuples of stream {each.name}, as long as the view exists: {_listed(each.columns) or 'no column'}"
         for each in definition.inputs
     ]
     if definition.tables:
@@ -22,15 +22,6 @@ def explain_refreshed(definition: RefreshedDefinition) -> list[str]:
     if definition.beneath:
         lines.append(f"    views by their texts: {_listed([name for name, _ in definition.beneath])}")
     return lines
-
-
-def cost_of(definition: RefreshedDefinition) -> str:
-    """What a refreshed view costs, as `check` warns of it."""
-    kept = "; ".join(f"{each.name} ({_listed(each.columns) or 'no column'})" for each in definition.inputs)
-    return (
-        f"refreshed every {_interval(definition.seconds)}: each answer computes the whole query, and Penstock keeps all tuples of {kept} "
-        "as long as the view exists"
-    )
 
 
 def _interval(seconds: float) -> str:
