@@ -47,7 +47,14 @@ from penstock.spark.declaring.rule_sets import (
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_window, explain_windows, state_words
+from penstock.spark.ingest.explaining import (
+    FROM_ALL_ROWS,
+    FROM_LIVE_ROWS,
+    explain_bound,
+    explain_window,
+    explain_windows,
+    state_words,
+)
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
@@ -56,7 +63,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.lanes.refreshed.explaining import cost_of, explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
-from penstock.spark.publication.kinds import rows_of
+from penstock.spark.publication.kinds import is_running_name, rows_of, running_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
@@ -369,8 +376,8 @@ class Declaring:
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
             if isinstance(query, WindowQuery) and query.inner is not None:
-                inner[query.source] = query.inner, query.inner.clause.text
-                query = replace(query, inner=None)
+                inner[query.source] = query.inner, query.inner_text
+                query = replace(query, inner=None, inner_text="")
             written[known_as] = (query, text)
         written = {name: each for name, each in inner.items() if name not in staged.views} | written
         known = staged.queries
@@ -483,11 +490,10 @@ class Declaring:
         cells = self._settings.shards or self._spark.sparkContext.defaultParallelism
         for own in declared.lane_views.values():
             lines += [line for each in own.values() for line in _explained(each, cells)]
-        for (_, below), derived in declared.derived.items():
+        for (place, below), derived in declared.derived.items():
+            how = FROM_LIVE_ROWS if is_running_name(place) else FROM_ALL_ROWS
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
-            lines += [
-                f"    {each}: {explain_window(view.bound, is_derived=True)}" for each, view in derived.items()
-            ]
+            lines += [f"    {each}: {explain_window(view.bound, how)}" for each, view in derived.items()]
         return "\n".join(lines)
 
     def _tables(
@@ -540,12 +546,12 @@ class Declaring:
         """
         query, text = written
         source = staged.view_name(flat.source)
-        check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
         definition = staged.views[source].definition
         assert isinstance(definition, WindowDefinition | JoinDefinition | UnionDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
         place, columns = columns_beneath(staged, source)
+        check_length(f"view {name} over", rows_of(place, source))
         host = SparkExpressionHost(self._spark, columns, declaring=True)
         derived = define_derived(name, text, flat, below, (place, definition), columns, host)
         selection = {name: flat.selection}
@@ -683,7 +689,7 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
         source: the view's name.
 
     Returns:
-        The stream, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
+        The stream, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
     """
     view = declared.views[source]
     if isinstance(view.definition, UnionDefinition):
@@ -691,7 +697,8 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
     inner = flatten(view.query, declared.queries)
     if isinstance(inner, WindowQuery):
         stream = declared.streams[view.stream]
-        return view.stream, rows_schema(inner, source, stream.source, stream.host)
+        place = running_of(view.stream) if inner.is_running else view.stream
+        return place, rows_schema(inner, source, stream.source, stream.host)
     assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
     return JOINS.name, joined_columns(view.definition)
 

@@ -15,6 +15,9 @@ from penstock.sql.script.statements import Query
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WindowQuery
 
+#: how a view over another one follows its rows
+FROM_ALL_ROWS = "computed again from all rows of that view at each change"
+FROM_LIVE_ROWS = "computed from the live rows of that view, which its state keeps"
 #: lines of one kind that are shown
 _SHOWN = 50
 
@@ -65,6 +68,11 @@ def state_words(name: str, query: Query) -> str | None:
             f"the state of view {name} keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
             "have left the state are left out and counted (left_out)."
         )
+    if isinstance(query, WindowQuery) and query.is_over_running:
+        return (
+            f"the state of view {name} keeps every live row of running view {query.source}; only disk space limits it. With STATE_TTL in {query.source}, "
+            "groups that leave its state leave this one too."
+        )
     if not isinstance(query, WindowQuery) or query.over is not None:
         return None
     ttl, ranking = query.hints.state_ttl, query.ranking
@@ -93,8 +101,13 @@ def state_words(name: str, query: Query) -> str | None:
     )
 
 
-def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
-    """A window view in a line; one over a window view has no bound of its own."""
+def explain_window(view: BoundWindow, how: str | None = None) -> str:
+    """A window view in a line.
+
+    Args:
+        view: the view.
+        how: of a view over another one, which has no bound of its own: how it follows the rows of that.
+    """
     windows, bound = view.plan.windows, view.plan.bound
     every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
     start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
@@ -109,14 +122,14 @@ def explain_window(view: BoundWindow, *, is_derived: bool = False) -> str:
     error = f"{bound.epsilon:g}" if bound.absolute else f"{100 * bound.epsilon:g} %"
     having = "" if view.having is None else f"; HAVING {view.having}"
     if isinstance(view.plan, RankedPlan):
-        again = "; computed again from all rows of that view at each change" if is_derived else ""
+        again = "" if how is None else f"; {how}"
         return f"ranking: {_ranking(view.plan.ranking, expressions)}{having}{again}"
     if view.plan.is_running:
-        again = " computed again from all rows of that view at each change;" if is_derived else ""
+        again = "" if how is None else f" {how};"
         sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"
         return f"running results{sessions};{again} {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
-    if is_derived:
+    if how is not None:
         return told
     most = f"at most {100 * bound.delta:g} % of early answers are off by {error} or more"
     chosen = view.plan.slack_policy
