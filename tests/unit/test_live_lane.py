@@ -28,8 +28,8 @@ def test_the_first_rows_follow(layout: Layout, limit: int, entries: int) -> None
     stream, rng = RunningStream(layout), np.random.default_rng(entries)
     stream.views(running_plan())
     for number in range(4):
-        for _ in range(3):
-            stream.put(*random_tuples(rng, 60, 40), ended=number == 3)
+        for each in range(3):
+            stream.put(*random_tuples(rng, 60, 40), ended=number == 3 and each == 2)
         answer_both(layout, limit, entries)
         assert live_now(layout) == first_of(stream.wanted(), limit)
     newest = [row for row in live_told(layout).to_pylist() if row["is_final"]]

@@ -11,6 +11,8 @@ from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.derived.beneath import RowSource, RunningSource
 from penstock.spark.lanes.derived.views import Answered, DerivedView
 from penstock.spark.lanes.lane import Lane
+from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.bound_views import store_views
 from penstock.spark.results.window_schemas import earlier_operators, readable_view
 from penstock.spark.storage.bindings import RegisteredWindow, WindowDefinition
@@ -91,10 +93,14 @@ class DerivedStream:
         """Whether what an operator has told is what its state says; a view whose state was dropped begins anew."""
         if not isinstance(self.source, RunningSource):
             return True
-        listed = WINDOW_STATE.read(self._layout.window_state(self.name))
-        return name not in self._dropped and (
-            listed is None or str(operator) in listed["progress"].get(OPERATORS, {})
-        )
+        if name in self._dropped:
+            return False
+        listed = WINDOW_STATE.read(self._layout.window_state(self.name)) or {"progress": {}}
+        if str(operator) in listed["progress"].get(OPERATORS, {}):
+            return True
+        kind = view_kind(operator, name)
+        published = read_published(self._layout, results_of(self.name)).files
+        return all(file.kind != kind for file in published)
 
 
 @dataclass(frozen=True, slots=True)
