@@ -138,7 +138,10 @@ class LiveRows:
         found = self._kept.of_groups(groups, self.plan.keys)
         if found is None:
             return self._none
-        return of_groups(self._of_ids(found.partials.select(self._ids)), groups, self.plan.keys)
+        # of most rows each is looked up for more than reading all costs
+        has_most = 2 * found.partials.num_rows > self._kept.rows
+        rows = self._live() if has_most else self._of_ids(found.partials)
+        return of_groups(rows, groups, self.plan.keys)
 
     def _there(self, versions: pa.Table) -> pa.Table:
         """The newest version of each row, in order, without those that are gone."""
