@@ -190,7 +190,10 @@ def test_partitions_leave_after_their_time(spark: SparkSession, tmp_path: Path) 
         ),
         ("SELECT * FROM (SELECT *, rank() OVER (ORDER BY id) AS id FROM orders) WHERE id = 1", "id"),
         ("SELECT id, rank() OVER (ORDER BY id) AS r FROM orders", r"REFRESH\('1 minute'\)"),
-        ("SELECT n, rank() OVER (ORDER BY n) AS r FROM counted QUALIFY r < 3", "running view"),
+        (
+            "SELECT /*+ BACKFILL */ n, rank() OVER (ORDER BY n) AS r FROM counted QUALIFY r < 3",
+            "Write the hint in running view",
+        ),
     ],
 )
 def test_refusals(spark: SparkSession, tmp_path: Path, text: str, message: str) -> None:

@@ -14,8 +14,8 @@ _CYCLE_SECONDS = 146_097 * 86_400
 _WIDTH = 100
 #: the views behind an INSERT INTO with a condition or projection of its own
 _INSERTED = re.compile(r"insert_into_(.+)_[0-9a-f]{6}")
-#: the log of the rows of a join view or UNION ALL
-_ROWS_OF_LANE = re.compile(r"(?:joins|unions)\.\d+\.(.+)")
+#: the log of the rows of a join view, UNION ALL or running view
+_ROWS_OF_LANE = re.compile(r"(?:(?:joins|unions)\.\d+|.+\.running\.0)\.(.+)")
 _DAY = 86_400
 
 

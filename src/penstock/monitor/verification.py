@@ -257,7 +257,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
     found.look(layout.lane_views(REFRESHED.name), lambda: REFRESHED.read(layout))
     found.look(layout.lane_views(UNIONS.name), lambda: UNIONS.read(layout))
     found.look(layout.deadlines, lambda: read_deadlines(layout))
-    for stream in found.look(layout.ledger, layout.planned) or ():
+    streams = found.look(layout.ledger, layout.planned) or ()
+    for stream in streams:
         _plans(layout, stream, found)
         _continuity(layout, stream, found)
         ledger = layout.read_files(stream)
@@ -269,6 +270,8 @@ def _checkpoint(layout: Layout, found: Findings) -> None:
         _window_states(layout, running_of(stream), found)
     for name in found.look(layout.ledger, layout.logs) or ():
         _log(LogReader(layout.log(name)), found)
+        if name not in streams:
+            _window_states(layout, name, found)
     for lane in found.look(layout.ledger, layout.lanes.names) or ():
         versions = found.look(layout.static_versions(lane), lambda lane=lane: _static_files(layout, lane))  # type: ignore[misc]
         for name in versions or ():

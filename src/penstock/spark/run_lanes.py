@@ -12,13 +12,13 @@ from penstock.spark.lanes.asking import ask
 from penstock.spark.lanes.cuts import Cuts
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, WindowSource
+from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, RunningSource, WindowSource
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput, LanePlan
 from penstock.spark.lanes.registry import Needs, needed_lanes, views_with_lanes
 from penstock.spark.log.stream_log import LogReader
-from penstock.spark.publication.kinds import is_of_view
+from penstock.spark.publication.kinds import is_of_view, is_running_name
 from penstock.spark.publication.retention import Needed
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sources.static_tables import StaticTable
@@ -136,7 +136,7 @@ class RunLanes:
         """Adds, redefines and drops window views over a view; before its streams are added, or while they run.
 
         Args:
-            stream: the stream of the view beneath; `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, which has been set.
+            stream: the stream of the view beneath; of a running view as `running_of` names it; `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, which has been set.
             view: the view beneath.
             add: the views over it, by name.
             drop: names of such views.
@@ -228,8 +228,10 @@ class RunLanes:
         asked = [each for own in self._own.values() for each in own.asked(stream)]
         ask(LogReader(self._layout.log(stream)), plans, [*asked, *self._deadlines.asked(stream)])
 
-    def _source(self, stream: str, view: str) -> RowSource | None:
+    def _source(self, stream: str, view: str) -> RowSource | RunningSource | None:
         """A view that others are over; None of a join view or UNION ALL that is answered no more."""
+        if is_running_name(stream):
+            return RunningSource(self._layout, stream, view)
         if stream not in self._own:
             return WindowSource(self._layout, stream, view)
         answered = self._own[stream].register.of(view)

@@ -72,7 +72,7 @@ class RunningGroups:
         plan, keys = self.plan, self.plan.keys
         sweeps = self._sweeps(newest)
         if not keys and not self._kept.rows and isinstance(plan.parts, Parts):
-            nothing = _nothing(plan, plan.parts)
+            nothing = nothing_of(plan, plan.parts)
             tuples = nothing if tuples is None else together([nothing, tuples])
         new = None if tuples is None else tuples.merged(plan.parts, keys)
         old = self._old(None if ended or sweeps or not keys else new)
@@ -89,8 +89,8 @@ class RunningGroups:
         gone = self._gone(now, newest) if sweeps else np.zeros(now.partials.num_rows, np.bool_)
         answers = []
         for view in plan.views:
-            rows = _results(view, now)
-            told = rows.slice(0, 0) if before is None else _results(view, before)
+            rows = results_of(view, now)
+            told = rows.slice(0, 0) if before is None else results_of(view, before)
             final, rest = (rows, rows.slice(0, 0)) if ended else _parted(rows, gone)
             row = [name for name, _ in view.keys]
             changed, replaced = differences(told, rest, row)
@@ -100,7 +100,14 @@ class RunningGroups:
                 replaced = pa.concat_tables([then, replaced])
             answers += [
                 answer_of(view.name, revision, changed, replaced, is_final=False),
-                answer_of(view.name, revision, final, of_groups(told, final, row), is_final=True),
+                answer_of(
+                    view.name,
+                    revision,
+                    final,
+                    of_groups(told, final, row),
+                    is_final=True,
+                    may_return=not ended,
+                ),
             ]
         self._keep(now, new, gone, revision)
         return [answer for answer in answers if answer.rows.num_rows]
@@ -155,14 +162,14 @@ class RunningGroups:
             self._kept.append(new, arrival, plan.parts, keys)
 
 
-def _results(view: WindowPlan, groups: Content) -> pa.Table:
+def results_of(view: WindowPlan, groups: Content) -> pa.Table:
     """The rows of a view, given what is kept of each group."""
     if isinstance(view, RankedPlan):
         return ranked_rows(view, groups.partials)
     return lowered(view, groups, [name for name, _ in view.keys])
 
 
-def _nothing(plan: RunningPlan, parts: Parts) -> Content:
+def nothing_of(plan: RunningPlan, parts: Parts) -> Content:
     """The partials of no tuples, for views without keys: their one row is there before any tuple is."""
     # grouped by a constant: what is grouped by nothing is one row all the same
     tuples = pa.table({"": pa.array([0]), **{name: pa.array([None], kind) for name, kind in plan.arguments}})
@@ -201,6 +208,7 @@ def answer_of(
     replaced: pa.Table,
     *,
     is_final: bool = False,
+    may_return: bool = False,
     withdrawn: bool = False,
 ) -> Answer:
     """What a view says of rows without windows.
@@ -211,6 +219,7 @@ def answer_of(
         rows: those that it says.
         replaced: what it said of them before.
         is_final: whether they stay.
+        may_return: of final ones: whether tuples may still come, that are not part of them.
         withdrawn: whether they are rows no more.
     """
     return Answer(
@@ -220,7 +229,7 @@ def answer_of(
         revision=revision,
         final=is_final,
         slack=0,
-        coverage=1.0 if is_final else None,
+        coverage=1.0 if is_final and not may_return else None,
         promised=False,
         rows=rows,
         replaced=replaced,

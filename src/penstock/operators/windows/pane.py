@@ -67,15 +67,17 @@ class PaneTable:
     arrivals: dict[int, int]
     nbytes: int
     pieces: int = 0
-    _indexes: dict[str, GroupIndex] = field(default_factory=dict)
+    #: by the name of the table and the columns that are searched
+    _indexes: dict[tuple[str, tuple[str, ...]], GroupIndex] = field(default_factory=dict)
 
     def of_groups(self, hashes: Hashes, keys: Sequence[str]) -> Content:
         """The rows whose keys have one of some hashes, which ascend."""
 
         def chosen(name: str, table: pa.Table) -> pa.Table:
-            if name not in self._indexes:
-                self._indexes[name] = GroupIndex(table, keys)
-            return table.take(pa.array(self._indexes[name].find(hashes)))
+            place = name, tuple(keys)
+            if place not in self._indexes:
+                self._indexes[place] = GroupIndex(table, keys)
+            return table.take(pa.array(self._indexes[place].find(hashes)))
 
         content = self.content
         values = {name: chosen(name, table) for name, table in content.values.items()}

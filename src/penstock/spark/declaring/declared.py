@@ -36,7 +36,7 @@ from penstock.sql.script.statements import (
 )
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import union_name
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import WindowQuery, groups_name
 
 #: the kinds of views that have lanes of their own
 LANE_VIEWS: Mapping[type[LaneDefinition], str] = {
@@ -80,8 +80,10 @@ class View:
 
     @property
     def is_inner(self) -> bool:
-        """Whether it is a UNION ALL in FROM of other views, and leaves with the last of them."""
+        """Whether it is a UNION ALL or an aggregation in FROM of other views, and leaves with the last of them."""
         definition = self.definition
+        if isinstance(definition, WindowDefinition):
+            return definition.name == groups_name(definition.sql)
         return isinstance(definition, UnionDefinition) and definition.name == union_name(definition.sql)
 
 
@@ -205,7 +207,7 @@ class Declared:
         self._drop_inner(query)
 
     def _drop_inner(self, query: Query) -> None:
-        """Removes the UNION ALL that a query had in FROM, unless something else reads it."""
+        """Removes the UNION ALL or aggregation that a query had in FROM, unless something else reads it."""
         for source, _ in sources_of(query):
             name = self.spelled.get(source.upper())
             if name is None or not self.views[name].is_inner or self.above.get(name.upper()):

@@ -188,18 +188,7 @@ def define_deadline(
 
 def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Source) -> None:
     """Makes sure that a window view on a stream can be answered: Spark's aggregates, the names of columns, its time."""
-    calls = [call for call in flat.aggregates if not call.is_users and flat.ranking is None]
-    # error bounds follow those that are called
-    for call, aggregate in zip(calls, bound.plan.aggregates, strict=False):
-        if aggregate.function not in FUNCTIONS:
-            allowed = ", ".join(sorted(FUNCTIONS))
-            raise call.clause.error(
-                UnsupportedError,
-                f"{aggregate.function} is not supported yet. Supported: {allowed}",
-                0,
-                len(call.clause.text),
-            )
-        _check_computable(call, aggregate, bound, arrow_schema(source.schema))
+    check_aggregates(flat, bound, arrow_schema(source.schema))
     refuse_reserved(name, [output.name for output in bound.outputs])
     if flat.is_running:
         _check_state_ttl(flat, source)
@@ -214,6 +203,31 @@ def _check_window(name: str, flat: WindowQuery, bound: BoundWindow, source: Sour
             0,
             len(flat.time_clause.text),
         )
+
+
+def check_aggregates(flat: WindowQuery, bound: BoundWindow, schema: pa.Schema) -> None:
+    """Makes sure that Penstock computes the aggregates of a view.
+
+    Args:
+        flat: the view.
+        bound: the same, bound.
+        schema: the columns that it is over.
+
+    Raises:
+        UnsupportedError: an aggregate that only Spark computes, or of a type that has no order or no sum here.
+    """
+    calls = [call for call in flat.aggregates if not call.is_users and flat.ranking is None]
+    # error bounds follow those that are called
+    for call, aggregate in zip(calls, bound.plan.aggregates, strict=False):
+        if aggregate.function not in FUNCTIONS:
+            allowed = ", ".join(sorted(FUNCTIONS))
+            raise call.clause.error(
+                UnsupportedError,
+                f"{aggregate.function} is not supported yet. Supported: {allowed}",
+                0,
+                len(call.clause.text),
+            )
+        _check_computable(call, aggregate, bound, schema)
 
 
 def _check_state_ttl(flat: WindowQuery, source: Source) -> None:

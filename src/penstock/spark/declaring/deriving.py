@@ -1,4 +1,4 @@
-"""Definitions of views over window views, join views and UNION ALL, checked before anything is declared."""
+"""Definitions of views over window views, running views, join views and UNION ALL, checked before anything is declared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.declaring.definitions import identity_of, refuse_reserved
+from penstock.spark.declaring.definitions import check_aggregates, identity_of, refuse_reserved
 from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.storage.bindings import RunningDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -25,14 +25,14 @@ def define_derived(
     columns: StructType,
     host: SparkExpressionHost,
 ) -> DerivedView:
-    """The definition of a window view over a window or join view or a UNION ALL.
+    """The definition of a window view over a window, running or join view or a UNION ALL.
 
     Args:
         name: the view's name.
         text: its query as written.
         flat: the query over the view beneath.
         below: (name, text) of the views it selects from, directly or through others.
-        beneath: the stream of the view beneath, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and its definition.
+        beneath: the stream of the view beneath, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and its definition.
         columns: of the view beneath, see `rows_schema`.
         host: Spark's analysis of expressions over them.
 
@@ -41,7 +41,10 @@ def define_derived(
         InputError: a reserved name is used.
     """
     assert flat.over is not None, "it is over another view"
-    bound = bind_window(flat, name, arrow_schema(columns), host)
+    schema = arrow_schema(columns)
+    bound = bind_window(flat, name, schema, host)
+    if flat.is_over_running:
+        check_aggregates(flat, bound, schema)
     refuse_reserved(name, [output.name for output in bound.outputs])
     kind = RunningDefinition if flat.is_running else WindowDefinition
     known = kind(name, identity_of(name, text, below), text, below)

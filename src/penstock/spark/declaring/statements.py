@@ -48,6 +48,8 @@ from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import (
+    FROM_ALL_ROWS,
+    FROM_LIVE_ROWS,
     explain_bound,
     explain_window,
     explain_windows,
@@ -62,7 +64,7 @@ from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
-from penstock.spark.publication.kinds import rows_of
+from penstock.spark.publication.kinds import is_running_name, rows_of, running_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
@@ -398,8 +400,8 @@ class Declaring:
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
             if isinstance(query, WindowQuery) and query.inner is not None:
-                inner[query.source] = query.inner, query.inner.clause.text
-                query = replace(query, inner=None)
+                inner[query.source] = query.inner, query.inner_text
+                query = replace(query, inner=None, inner_text="")
             written[known_as] = (query, text)
         written = {name: each for name, each in inner.items() if name not in staged.views} | written
         known = staged.queries
@@ -515,11 +517,13 @@ class Declaring:
         cells = self._settings.shards or self._spark.sparkContext.defaultParallelism
         for own in declared.lane_views.values():
             lines += [line for each in own.values() for line in _explained(each, cells)]
-        for (_, below), derived in declared.derived.items():
+        for (place, below), derived in declared.derived.items():
+            how = FROM_LIVE_ROWS if is_running_name(place) else FROM_ALL_ROWS
             lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
             for each, above in derived.items():
-                lines.append(f"    {each}: {explain_window(above.bound, is_derived=True)}")
-                lines.append(f"      {' '.join(above.definition.sql.split())}")
+                lines.append(f"    {each}: {explain_window(above.bound, how=how)}")
+                query = flatten(declared.views[each].query, declared.queries)
+                lines += [f"      {line}" for line in said_of(above.definition.sql, query)]
         return "\n".join(lines)
 
     def _tables(
@@ -572,12 +576,12 @@ class Declaring:
         """
         query, text = written
         source = staged.view_name(flat.source)
-        check_length(f"view {name} over", rows_of(staged.views[source].stream, source))
         definition = staged.views[source].definition
         assert isinstance(definition, WindowDefinition | JoinDefinition | UnionDefinition), (
             "selections are replaced by what they are over, and nothing is over windows with a deadline"
         )
         place, columns = columns_beneath(staged, source)
+        check_length(f"view {name} over", rows_of(place, source))
         host = SparkExpressionHost(self._spark, columns, declaring=True)
         derived = define_derived(name, text, flat, below, (place, definition), columns, host)
         selection = {name: flat.selection}
@@ -715,7 +719,7 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
         source: the view's name.
 
     Returns:
-        The stream, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
+        The stream, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
     """
     view = declared.views[source]
     if isinstance(view.definition, UnionDefinition):
@@ -723,7 +727,8 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
     inner = flatten(view.query, declared.queries)
     if isinstance(inner, WindowQuery):
         stream = declared.streams[view.stream]
-        return view.stream, rows_schema(inner, source, stream.source, stream.host)
+        place = running_of(view.stream) if inner.is_running else view.stream
+        return place, rows_schema(inner, source, stream.source, stream.host)
     assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
     return JOINS.name, joined_columns(view.definition)
 

@@ -16,6 +16,9 @@ from penstock.sql.script.statements import Query
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name, key_name
 
+#: how a view over another one follows its rows
+FROM_ALL_ROWS = "computed again from all rows of that view at each change"
+FROM_LIVE_ROWS = "computed from the live rows of that view, which its state keeps"
 #: lines of one kind that are shown
 _SHOWN = 50
 _NOTHING: Mapping[str, Sequence[str]] = {}
@@ -98,6 +101,11 @@ def state_words(query: Query) -> str | None:
             "the state keeps each session until history_seconds (by default 7 days) after it is final. Tuples of sessions that "
             "have left the state are left out and counted (left_out)."
         )
+    if isinstance(query, WindowQuery) and query.is_over_running:
+        return (
+            f"the state keeps every live row of running view {query.source}; only disk space limits it. With STATE_TTL in {query.source}, "
+            "groups that leave its state leave this one too."
+        )
     if not isinstance(query, WindowQuery) or not query.is_running or query.over is not None:
         return None
     ttl, ranking = query.hints.state_ttl, query.ranking
@@ -128,20 +136,21 @@ def state_warning(query: Query) -> str | None:
     Args:
         query: the view's query, flattened.
     """
-    if not isinstance(query, WindowQuery) or not query.keys or query.gap is not None:
+    # beneath a view over a running one the groups are limited, and that view has its own warning
+    if not isinstance(query, WindowQuery) or not query.keys or query.gap is not None or query.is_over_running:
         return None
     ranking, limited = query.ranking, query.hints.state_ttl is not None
     is_one_row = ranking is None or (ranking.function == ROW_NUMBER and ranking.limit == 1)
     return state_words(query) if is_one_row and not limited else None
 
 
-def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, is_derived: bool = False) -> str:
-    """A window view in a line; one over a window view has no bound of its own.
+def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | None = None) -> str:
+    """A window view in a line.
 
     Args:
         view: the view.
         keys: what its tuples are grouped by.
-        is_derived: whether it is over a window view.
+        how: of a view over another one, which has no bound of its own: how it follows the rows of that.
     """
     windows, bound = view.plan.windows, view.plan.bound
     every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
@@ -165,14 +174,14 @@ def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, is_derived: b
         else f"; HAVING {_NAME.sub(lambda name: names.get(name[0], name[0]), view.having)}"
     )
     if isinstance(view.plan, RankedPlan):
-        again = "; computed again from all rows of that view at each change" if is_derived else ""
-        return f"ranking: {_ranking(view.plan.ranking, expressions)}{again}"
+        again = "" if how is None else f"; {how}"
+        return f"ranking: {_ranking(view.plan.ranking, expressions)}{having}{again}"
     if view.plan.is_running:
-        again = " computed again from all rows of that view at each change;" if is_derived else ""
+        again = "" if how is None else f" {how};"
         sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"
         return f"running results{sessions};{again} {aggregates or 'no aggregate'}{having}"
     told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
-    if is_derived:
+    if how is not None:
         return told
     most = f"at most {100 * bound.delta:g} % of early answers are off by {error} or more"
     chosen = view.plan.slack_policy

@@ -192,7 +192,7 @@ def compile_windows(
             if each is not None
         )
         touched = event_time if ttls[id_] is not None else None
-        plan, views = _operator(id_, [bound for _, bound in members], selections, types, touched)
+        plan, views = operator_of(id_, [bound for _, bound in members], selections, types, touched)
         panes.append(plan)
         answered_by = {
             name: [bound.plan.name for each, bound in members if each.is_answered and bound.condition == name]
@@ -260,7 +260,7 @@ def without_repeats(windows: CompiledWindows, derived: Sequence[Derived]) -> Com
     return replace(windows, panes=panes, derived=tuple(own))
 
 
-def _operator(
+def operator_of(
     id_: int,
     bound: Sequence[BoundWindow],
     selections: tuple[int | None, ...],

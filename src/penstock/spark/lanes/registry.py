@@ -10,11 +10,13 @@ from typing import Any
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.deadlines.lane import DeadlineLane
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
+from penstock.spark.lanes.derived.beneath import RunningSource
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import LaneContext, LanePlan
 from penstock.spark.lanes.lane_views import LaneViews
+from penstock.spark.lanes.live.lane import LiveLane
 from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.running.lane import RunningLane
 from penstock.spark.lanes.unions.views import UnionViews
@@ -33,7 +35,7 @@ class Needs:
         queries: the ingest queries by stream, with the selection and window views.
         own: the views that have lanes of their own, by kind.
         deadlines: the views with a deadline.
-        derived: the window views over window, join and UNION ALL views, by the one beneath.
+        derived: the views over window, running, join and UNION ALL views, by the one beneath.
     """
 
     queries: Mapping[str, IngestQuery]
@@ -70,7 +72,8 @@ def _derived(needs: Needs) -> Iterator[LanePlan]:
     """A lane a view that window views are over, once its streams run."""
     for each in needs.derived:
         if each.answered and all(stream in needs.queries for stream in each.source.streams):
-            yield LanePlan(results_of(each.name), (each.name,), partial(DerivedLane, each))
+            lane = LiveLane if isinstance(each.source, RunningSource) else DerivedLane
+            yield LanePlan(results_of(each.name), (each.name,), partial(lane, each))
 
 
 def _deadlines(needs: Needs) -> Iterator[LanePlan]:

@@ -21,6 +21,11 @@ def running_of(stream: str) -> str:
     return f"{stream}{_RUNNING}"
 
 
+def stream_of_running(name: str) -> str:
+    """The stream that `running_of` was given."""
+    return name.removesuffix(_RUNNING)
+
+
 def is_running_name(name: str) -> bool:
     """Whether `running_of` gave a name."""
     return name.endswith(_RUNNING)

@@ -22,7 +22,8 @@ from penstock.sql.unions.parsing import is_union, named_in_from, parse_union, un
 from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
-from penstock.sql.windows.query import WindowQuery
+from penstock.sql.windows.query import WindowQuery, groups_name
+from penstock.sql.windows.ranking_calls import groups_in_from
 from penstock.sql.windows.ranking_parsing import is_ranking, parse_ranking
 
 #: how a view calls an aggregate of the user's
@@ -71,6 +72,10 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
             parse_tokens(script, named_in_from(script, tokens, place), aggregates),
             whole(script, tokens),
         )
+    if not is_join(tokens) and (place := groups_in_from(tokens)) is not None:
+        query = _over_groups(script, tokens, place, aggregates)
+        if query is not None:
+            return query
     if is_ranking(tokens):
         return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}
@@ -95,7 +100,25 @@ def _over(inner: UnionQuery, query: Query, clause: Clause) -> Query:
     if isinstance(query, SelectQuery):
         return replace(inner, clause=clause, selected=(*inner.selected, query))
     assert isinstance(query, WindowQuery), "joins are read without it"
-    return replace(query, inner=inner)
+    return replace(query, inner=inner, inner_text=inner.clause.text)
+
+
+def _over_groups(
+    script: str, tokens: Sequence[Token], place: tuple[int, int], aggregates: Collection[str]
+) -> WindowQuery | None:
+    """A ranking or aggregation that has an aggregation in FROM; None: it is a selection."""
+    own = tokens[place[0] + 1 : place[1]]
+    text = whole(script, own).text
+    for token in (*tokens[: place[0]], *tokens[place[1] :]):
+        if token.token_type is TokenType.HINT:
+            message = "Write hints behind the SELECT that aggregates, in FROM: groups that leave its state leave the other one too."
+            raise SqlError(message, script, token.start, token.end + 1)
+    query = parse_tokens(script, named_in_from(script, tokens, place, groups_name), aggregates)
+    if not isinstance(query, WindowQuery):
+        return None
+    inner = parse_tokens(script, own, aggregates)
+    assert isinstance(inner, WindowQuery), "it has GROUP BY"
+    return replace(query, inner=inner, inner_text=text)
 
 
 def _is_aggregation(parts: Parts) -> bool:

@@ -90,16 +90,19 @@ def union_in_from(tokens: Sequence[Token]) -> Place | None:
     return None
 
 
-def named_in_from(script: str, tokens: Sequence[Token], place: Place) -> list[Token]:
-    """The tokens of a query with a name in the place of the UNION ALL in FROM.
+def named_in_from(
+    script: str, tokens: Sequence[Token], place: Place, named: Callable[[str], str] = union_name
+) -> list[Token]:
+    """The tokens of a query with a name in the place of a query in FROM.
 
     Args:
         script: the text the tokens come from.
         tokens: those of the query.
         place: see `union_in_from`.
+        named: gives the name by the text.
     """
     first, last = tokens[place[0]], tokens[place[1]]
-    name = union_name(whole(script, tokens[place[0] + 1 : place[1]]).text)
+    name = named(whole(script, tokens[place[0] + 1 : place[1]]).text)
     token = Token(TokenType.VAR, name, first.line, first.col, first.start, last.end, [])
     return [*tokens[: place[0]], token, *tokens[place[1] + 1 :]]
 

@@ -116,8 +116,8 @@ class WindowBinder:
             query = expanded(query, query.columns or list(self._columns.values()))
         self._refuse_shadowed(query)
         time = self._time(query) if query.time else None
-        # over another view Spark groups, by windows too
-        by_spark = query.ranking is not None and query.over is not None
+        # over another view Spark groups, by windows too, but over a running view
+        by_spark = query.ranking is not None and query.over is not None and not query.is_over_running
         written = [(key.expression, key.clause) for key in query.keys]
         keys = self._compared(written, "A grouping key", may_be_windows=by_spark)
         arguments = self._arguments(query)

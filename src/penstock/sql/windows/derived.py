@@ -1,4 +1,4 @@
-"""Aggregations over window views, windows over the windows of the view beneath, and over join views and UNION ALL."""
+"""Aggregations over window views, windows over the windows of the view beneath, and over running views, join views and UNION ALL."""
 
 from __future__ import annotations
 
@@ -20,24 +20,18 @@ _MICROSECOND = "INTERVAL '0 00:00:00.000001' DAY TO SECOND"
 
 
 def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
-    """An aggregation over a window view, its time a text that Spark computes from that view's rows.
+    """An aggregation over a window view or running view, its time a text that Spark computes from that view's rows.
 
     Args:
-        below: the window view, flattened.
+        below: the view, flattened.
         query: the aggregation as it was written.
 
     Raises:
-        UnknownNameError: a name that the window view does not put out.
+        UnknownNameError: a name that the view does not put out.
         UnsupportedError: its windows are not over those of the view, or that is an aggregation over another one.
     """
     if below.is_running:
-        place = query.source_clause
-        what = "an aggregation" if query.ranking is None else "a ranking"
-        message = (
-            f"{query.source} is a running view; {what} over it is not supported yet. "
-            f"Allowed: a selection over {query.source}, the hint REFRESH('1 minute')."
-        )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        return _over_running(below, query)
     _refuse_sessions(query, "window view")
     if below.over is not None:
         place, kind = query.source_clause, "window view"
@@ -74,6 +68,28 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     # what Spark takes for the time of a window, in a form that it knows without the window's mark on the column
     time = f"({text}.end - {_MICROSECOND})" if moment == "last" else text
     return replace(query, time=time, over=Beneath(below.windows, moment))
+
+
+def _over_running(below: WindowQuery, query: WindowQuery) -> WindowQuery:
+    """An aggregation without a window, or a ranking, over a running view; see `aggregated_over`."""
+    place = query.source_clause
+    if below.over is not None:
+        message = (
+            f"{query.source} is a running view over another view; a view over it is not supported yet. "
+            f"Allowed: a selection over {query.source}, the hint REFRESH('1 minute')."
+        )
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    if not query.is_running or query.gap is not None:
+        message = (
+            f"{query.source} is a running view, whose rows have no event time: a window over it is not supported. "
+            f"Allowed: GROUP BY without a window, a ranking, a selection over {query.source}, the hint REFRESH('1 minute')."
+        )
+        raise place.error(UnsupportedError, message, 0, len(place.text))
+    _refuse_hints(
+        query,
+        f"Write the hint in running view {query.source}: groups that leave its state leave the one of this view too.",
+    )
+    return replace(query, over=Beneath(below.windows, "end"))
 
 
 def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:

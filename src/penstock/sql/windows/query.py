@@ -5,6 +5,7 @@ A selection over a window view is one too, with its condition among those on gro
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from penstock.plan.windows import ALL_TIME, Windows
@@ -28,6 +29,11 @@ def key_name(number: int) -> str:
 def aggregate_name(number: int) -> str:
     """The name of an aggregate in the expressions over groups."""
     return f"_a{number}"
+
+
+def groups_name(text: str) -> str:
+    """Name of the view that an aggregation in FROM becomes, by its text."""
+    return f"groups_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +68,20 @@ class GroupExpression:
 
 @dataclass(frozen=True, slots=True)
 class Beneath:
-    """The window view whose rows another one aggregates.
+    """The window view or running view whose rows another one aggregates.
 
     Attributes:
-        windows: its windows.
+        windows: its windows; `ALL_TIME` of a running view.
         moment: which moment of its window is a row's time: "start", "end", or "last", the last microsecond.
     """
 
     windows: Windows
     moment: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a running view: its rows are kept while they are live."""
+        return self.windows == ALL_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +159,9 @@ class WindowQuery:
             The texts of `group_by` and of the clauses are over these columns, all others
             over the source's.
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
-        over: of an aggregation over a window or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
-        inner: the UNION ALL in FROM, whose name `source` is; None: FROM names a table or view.
+        over: of an aggregation over a window, running or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
+        inner: the UNION ALL or aggregation in FROM, whose name `source` is; None: FROM names a table or view.
+        inner_text: the text of that; "" where there is none.
         ranking: what makes it a ranking: its `keys` are those of the partition, its `aggregates` columns of the kept tuples and the place, and
             its `outputs` may be `*`. None: it aggregates.
         columns: of the source, what `*` stands for in a ranking; (): all that it has now.
@@ -172,7 +184,8 @@ class WindowQuery:
     below: tuple[Output, ...] | None = None
     selected: tuple[WindowQuery, SelectQuery] | None = None
     over: Beneath | BeneathJoin | None = None
-    inner: UnionQuery | None = None
+    inner: UnionQuery | WindowQuery | None = None
+    inner_text: str = ""
     ranking: RankingClause | None = None
     columns: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
@@ -182,6 +195,11 @@ class WindowQuery:
     def is_running(self) -> bool:
         """Whether it is an aggregation without a window, or by sessions."""
         return self.windows == ALL_TIME
+
+    @property
+    def is_over_running(self) -> bool:
+        """Whether it is over a running view."""
+        return isinstance(self.over, Beneath) and self.over.is_running
 
     @property
     def has_open_star(self) -> bool:

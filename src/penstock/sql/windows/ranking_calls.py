@@ -184,3 +184,16 @@ def query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
         is_from = depth == 0 and token.token_type is TokenType.FROM
         depth += token.token_type is TokenType.L_PAREN
     return None
+
+
+def groups_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the parentheses of a query in FROM that groups, of the query or of the one in its FROM that ranks."""
+    place = query_in_from(tokens)
+    if place is None:
+        return None
+    own = tokens[place[0] + 1 : place[1]]
+    kinds = {token.token_type for token in outer_tokens(own)}
+    if not kinds.isdisjoint((TokenType.OVER, TokenType.QUALIFY)):
+        inner = groups_in_from(own)
+        return None if inner is None else (place[0] + 1 + inner[0], place[0] + 1 + inner[1])
+    return place if TokenType.GROUP_BY in kinds and TokenType.JOIN not in kinds else None

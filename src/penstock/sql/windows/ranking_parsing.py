@@ -44,6 +44,11 @@ from penstock.sql.windows.ranking_calls import (
 
 #: hints that are about windows
 _OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS")
+#: said of GROUP BY in the query that ranks
+_GROUPED = (
+    "GROUP BY in the query that ranks is not supported yet. Group in its FROM: "
+    "SELECT ..., ROW_NUMBER() OVER (...) AS place FROM (SELECT keys, aggregates FROM ... GROUP BY keys)."
+)
 #: name of the query in FROM, if it has no other
 _RANKED = "__penstock_ranked"
 
@@ -169,8 +174,11 @@ class _Nested(_Ranking):
 
     def query(self) -> WindowQuery:
         inner, outer = self._inner, self._outer
-        for parts in (inner, outer):
-            _refuse_groups(parts)
+        _refuse_groups(inner)
+        _refuse_groups(
+            outer,
+            "Groups of a ranking in one text are not supported yet. Make the ranking a view, and group its rows.",
+        )
         items = []
         for item in inner.items:
             text, calls = without_calls(item.expression)
@@ -372,16 +380,12 @@ def _check_hints(hints: Hints, script: str, *, is_one_row: bool, has_keys: bool)
         raise SqlError(message, script, *place)
 
 
-def _refuse_groups(parts: Parts) -> None:
+def _refuse_groups(parts: Parts, message: str = _GROUPED) -> None:
     if parts.distinct is not None:
-        message = "DISTINCT in a ranking is not supported. Remove it, or add the hint REFRESH('1 minute')."
-        raise refused(parts.distinct, message)
+        distinct = "DISTINCT in a ranking is not supported. Remove it, or add the hint REFRESH('1 minute')."
+        raise refused(parts.distinct, distinct)
     for clause in (parts.group_by_keyword, parts.having):
         if clause is not None:
-            message = (
-                "A ranking of groups, or groups of a ranking, in one text is not supported yet. "
-                "If it groups by a window, make it a view and rank its rows. Else add the hint REFRESH('1 minute')."
-            )
             raise refused(clause, message)
 
 

@@ -20,7 +20,7 @@ from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, moments
 from penstock.spark.lanes.derived.revisions import Worth, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
-from penstock.spark.publication.kinds import results_of, rows_of, view_kind
+from penstock.spark.publication.kinds import results_of, rows_of, stream_of_running, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.joined_rows import row_schema
 from penstock.spark.results.newest import OPERATOR, newest_rows
@@ -86,7 +86,7 @@ class RowsBeneath(Protocol):
         """All rows that are there, the columns of the view beneath; raises as `read`."""
 
 
-class RowSource(Protocol):
+class ViewBeneath(Protocol):
     """A view that others are over.
 
     Attributes:
@@ -105,8 +105,52 @@ class RowSource(Protocol):
     @property
     def streams(self) -> tuple[str, ...]: ...
 
+
+class RowSource(ViewBeneath, Protocol):
+    """A view whose rows are read again at each change of them."""
+
     def rows(self, over: Answered, progress: Progress, files: PublishedRows) -> RowsBeneath | None:
         """Its rows for a view over it; None where what the log says so far is not of the view as it is now, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSource:
+    """A running view: views over it keep its live rows; see `ViewBeneath`.
+
+    Attributes:
+        layout: output and checkpoint folders.
+        place: the name that the running views of its stream have their results under.
+        view: its name.
+    """
+
+    layout: Layout
+    place: str
+    view: str
+
+    @property
+    def name(self) -> str:
+        """See `ViewBeneath`."""
+        return rows_of(self.place, self.view)
+
+    @property
+    def lane(self) -> str:
+        """See `ViewBeneath`."""
+        return results_of(self.place)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """See `ViewBeneath`."""
+        return (stream_of_running(self.place),)
+
+    def readable(self, over: Answered, progress: Progress) -> ReadableView | None:
+        """What its published rows look like; None where what the log says so far is not of the view as it is now, or nothing."""
+        found = readable_definition(self.layout, self.place, self.view, over.below)
+        return found if found is not None and found.operator == progress.operator else None
+
+    def published(self, operator: int) -> tuple[int, list[StorePath]]:
+        """The number of the newest publication of its lane, and the files of an operator's rows up to it."""
+        published = read_published(self.layout, self.lane)
+        return published.last, list(published.paths(self.layout, self.lane, view_kind(operator, self.view)))
 
 
 @dataclass(frozen=True, slots=True)

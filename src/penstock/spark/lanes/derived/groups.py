@@ -36,7 +36,7 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: 
         rows: a Parquet file of these.
         columns: its columns.
     """
-    frame = _usable(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
+    frame = usable_rows(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
     keys = [
         F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.grouping)
     ]
@@ -118,8 +118,10 @@ def _window(spark: SparkSession, view: BoundWindow) -> Column:
     return computed(spark, f"window({time}, {windows.size}, {windows.slide}, {windows.start})")
 
 
-def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFrame:
-    """The rows that the view selects, with the columns that its plan names."""
+def usable_rows(
+    spark: SparkSession, view: BoundWindow, rows: DataFrame, also: Sequence[str] = ()
+) -> DataFrame:
+    """The rows that the view selects, with the columns that its plan names, and `also`."""
     if view.condition is not None:
         rows = rows.where(_holds(spark, view.condition))
     plan, derived = view.plan, {each.name: each for each in view.derived}
@@ -127,7 +129,7 @@ def _usable(spark: SparkSession, view: BoundWindow, rows: DataFrame) -> DataFram
     used += [each.argument for each in plan.aggregates if each.argument is not None]
     if isinstance(plan, RankedPlan):
         used += [each.argument for each in plan.ranking.order]
-    plain = [F.col(quoted(name)) for name in dict.fromkeys(used) if name not in derived]
+    plain = [F.col(quoted(name)) for name in dict.fromkeys([*also, *used]) if name not in derived]
     # a struct tells NULL from what could not be computed
     values = [boxed(spark, each.expression).alias(each.name) for each in derived.values()]
     # a view may need no column at all

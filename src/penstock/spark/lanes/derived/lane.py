@@ -21,7 +21,7 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
-from penstock.spark.lanes.derived.beneath import RowsBeneath
+from penstock.spark.lanes.derived.beneath import RowsBeneath, RunningSource
 from penstock.spark.lanes.derived.groups import groups_of
 from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, timed
 from penstock.spark.lanes.derived.revisions import revised, revised_whole
@@ -115,7 +115,8 @@ class DerivedLane(CutLane):
 
     def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
         super().__init__(results_of(derived.name), context, inputs)
-        self._derived = derived
+        assert not isinstance(derived.source, RunningSource), "views over running views have a live lane"
+        self._derived, self._source = derived, derived.source
         self._rows = PublishedRows()
         self._bound = lru_cache(256)(self._read_bound)
 
@@ -156,7 +157,7 @@ class DerivedLane(CutLane):
                 counts[view.name] = asdict(count)
 
         for view in map(Answered.of, cut.orders["views"]):
-            beneath = self._derived.source.rows(view, progress, self._rows)
+            beneath = self._source.rows(view, progress, self._rows)
             if beneath is None:
                 continue
             answered.append(view.operator)

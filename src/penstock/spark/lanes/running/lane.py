@@ -12,6 +12,9 @@ from dataclasses import asdict
 from functools import lru_cache, partial
 from typing import Any
 
+from penstock.operators.windows.answers import Progress
+from penstock.operators.windows.shard import RunningPlan
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut
@@ -23,6 +26,7 @@ from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
+from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of, running_of
@@ -98,6 +102,7 @@ class RunningLane(CutLane):
             figures={
                 "answered": last.batch,
                 "views": views,
+                PROGRESS: self._progress(running, ended=last.ended),
                 "whole": sorted({each for entry in entries for each in entry.whole} & own),
             },
             puts={self._states.place: self._states.document(cut.number, now)},
@@ -110,6 +115,16 @@ class RunningLane(CutLane):
             },
             done=partial(self._states.remove, before.names - now.names),
         )
+
+    def _progress(self, running: Sequence[RunningPlan], *, ended: bool) -> dict[str, dict[str, int]]:
+        """How far the views are answered that others read, as `Progress`."""
+        until = AFTER_ALL if ended else BEFORE_ALL
+        operators = {view.name: plan.id for plan in running for view in plan.views}
+        return {
+            view: asdict(Progress(until, until, until, operators[view]))
+            for view in self.context.rows.views(self.name)
+            if view in operators
+        }
 
     def _join(self, reader: LogReader) -> int:
         """Puts the first mark: in what is kept of the log, before the entries that have running views."""

@@ -1,0 +1,217 @@
+"""The live lane: the views over one running view, from the live rows of that one.
+
+The log of the rows beneath says which have changed. A cut is one stateless job, a task a shard, as in the running lane: it takes in what has
+changed, stores what that changes of the views, and the shard's state as files, which the commit that publishes the cut lists. A view that
+begins, or that the log lacks rows for, is given the newest revision of every row beneath.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.operators.windows.answers import Progress
+from penstock.plan.times import AFTER_ALL
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
+from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.derived.beneath import RunningSource
+from penstock.spark.lanes.derived.published_rows import PublishedRows
+from penstock.spark.lanes.derived.stream import OPERATORS, DerivedStream
+from penstock.spark.lanes.derived.views import Answered
+from penstock.spark.lanes.lane import LaneContext, LaneInput
+from penstock.spark.lanes.live.changes import LiveView, of_operator
+from penstock.spark.lanes.live.task import LiveTask, Work
+from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
+from penstock.spark.lanes.windows.making import made
+from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.log.entries import Entry
+from penstock.spark.log.shards import fixed_shards
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.window_schemas import readable_operator
+from penstock.spark.results.window_staging import written
+from penstock.spark.storage.layout import ROWS_FILES
+from penstock.spark.storage.store_paths import StorePath
+
+#: a cut whose shards took no longer is light: others may share its job
+_LIGHT_SECONDS = 0.1
+#: of the state's list: how far the view beneath had come, and where the log was read to
+_PROGRESS, _REACH = "beneath", "reach"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What an operator has read of the rows beneath.
+
+    Attributes:
+        until: the newest publication; -1: it has to read all again.
+        beneath: the operator that published the rows.
+    """
+
+    until: int
+    beneath: int
+
+
+class LiveLane(CutLane):
+    """Answers the views over one running view.
+
+    Args:
+        derived: the view beneath, a `RunningSource`, and those over it.
+        context: the run's.
+        inputs: the log of the rows of the view beneath, alone.
+    """
+
+    part = "views over a running view"
+
+    def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
+        super().__init__(results_of(derived.name), context, inputs, shared=context.shared_jobs)
+        assert isinstance(derived.source, RunningSource)
+        self._derived = derived
+        self._source = derived.source
+        self._reader = self.readers[derived.name]
+        self._rows = PublishedRows()
+        cores = context.spark.sparkContext.defaultParallelism
+        self._shards = fixed_shards(context.layout, derived.name, cores, context.settings.shards)
+        self._states = ListedStates(context.layout, derived.name, self._shards)
+        self._bound = lru_cache(256)(partial(stored_views, context.layout, derived.name))
+        self._view = lru_cache(256)(self._read_view)
+        self._is_light = True
+
+    @property
+    def views(self) -> Sequence[str]:
+        """Those over the view."""
+        return list(self._derived.definitions)
+
+    def explain(self) -> list[str]:
+        """The views and what they compute."""
+        return self._derived.explain()
+
+    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
+        """The views that the cut answers."""
+        return {"views": [view.document() for view in self._derived.answered]}
+
+    def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
+        """Takes in what the cut's entries change."""
+        began = time.perf_counter()
+        before, name = self._states.before(cut.number), self._derived.name
+        reach = cut.until[name]
+        entries = self._reader.between(max(cut.before[name].entry, self._reader.first - 1), reach.entry)
+        told = Progress(**before.progress.get(_PROGRESS, {}))
+        goes_on = (
+            before.progress.get(_REACH) == asdict(cut.before[name])
+            and entries[0].number == cut.before[name].entry + 1
+            and not any(entry.answer_all for entry in entries)
+        )
+        known = {
+            int(operator): _Known(**each) for operator, each in before.progress.get(OPERATORS, {}).items()
+        }
+        works, now = dict[int, Work](), dict[int, _Known]()
+        for view in map(Answered.of, cut.orders["views"]):
+            own = known.get(view.operator) if goes_on else None
+            found = self._work(view, own, entries, told, store.scratch)
+            if found is not None:
+                works[view.operator], now[view.operator] = found
+        for operator, each in self._kept(known, works):
+            works[operator], now[operator] = each
+        task = LiveTask(self.context.layout, name, cut.number, self._shards, works, store)
+        cells = [ShardCell(number, own) for number, own in enumerate(before.shards)]
+        reports = self.jobs.run(task, cells, is_light=self._is_light)
+        self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
+        ran = time.perf_counter()
+        staged = [each for report in reports for each in report.results]
+        ready, counts = made(self.context.spark, self.jobs, staged, self._bound, store)
+        progress = {
+            OPERATORS: {str(operator): asdict(each) for operator, each in now.items()},
+            _PROGRESS: asdict(entries[-1].progress or Progress()),
+            _REACH: asdict(reach),
+        }
+        state = ListedState(0, tuple(tuple(report.state) for report in reports), progress)
+        return CutAnswer(
+            staged=ready,
+            figures={"views": {view: asdict(said) for view, said in counts.items()}, "whole": []},
+            puts={self._states.place: self._states.document(cut.number, state)},
+            told={
+                "state_rows": sum(report.rows for report in reports),
+                "state_bytes": sum(report.state_bytes for report in reports),
+                "shards_restored": sum(report.restored for report in reports),
+                "shard_seconds": round(max(report.seconds for report in reports), 4),
+                "run_seconds": round(ran - began, 4),
+            },
+            done=partial(self._states.remove, before.names - state.names),
+        )
+
+    def _work(
+        self,
+        view: Answered,
+        known: _Known | None,
+        entries: Sequence[Entry],
+        told: Progress,
+        scratch: StorePath,
+    ) -> tuple[Work, _Known] | None:
+        """What is done for a view, and what it has read of then; None where the view beneath has not answered yet.
+
+        Args:
+            view: the view.
+            known: what it has read; None: it reads all.
+            entries: the cut's.
+            told: how far the view beneath had come before them.
+            scratch: a folder for what tasks read.
+        """
+        progress = entries[-1].progress or Progress()
+        readable = self._source.readable(view, progress)
+        if readable is None:
+            return None
+        live = self._view(view.operator, readable.operator)
+        is_whole = known is None or known.until < 0 or known.beneath != readable.operator
+        schema = arrow_schema(readable.schema)
+        if is_whole or known is None:
+            until, files = self._source.published(readable.operator)
+        else:
+            until = entries[-1].batch
+            names = [
+                name
+                for entry in entries
+                if entry.batch > known.until
+                for name in entry.files.get(ROWS_FILES, ())
+            ]
+            files = [self._reader.path(ROWS_FILES, name) for name in of_operator(names, readable.operator)]
+        is_final = progress.final == AFTER_ALL
+        ends = is_final and (is_whole or bool(files) or told.final != AFTER_ALL)
+        work = Work(live.plan, live.ids, live.bound)
+        if is_whole or files or ends:
+            changes = self._changes(live, self._rows.whole(files, schema), scratch)
+            work = Work(live.plan, live.ids, live.bound, changes, is_whole, ends)
+        return work, _Known(max(until, -1 if known is None else known.until), readable.operator)
+
+    def _changes(self, live: LiveView, rows: pa.Table, scratch: StorePath) -> StorePath:
+        if live.bound.condition is not None or live.bound.derived:
+            self.jobs.own()
+        changes = live.changes(self.context.spark, rows, scratch)
+        return written("", changes).left(scratch).path
+
+    def _kept(
+        self, known: Mapping[int, _Known], works: Mapping[int, Work]
+    ) -> Iterator[tuple[int, tuple[Work, _Known]]]:
+        """Operators whose state stays though the cut does not answer them: their views are declared, and read all again."""
+        declared = {each.operator for each in self._derived.answered}
+        for operator in declared & known.keys() - works.keys():
+            beneath = known[operator].beneath
+            live = self._view(operator, beneath)
+            yield operator, (Work(live.plan, live.ids, live.bound), _Known(-1, beneath))
+
+    def _read_view(self, operator: int, beneath: int) -> LiveView:
+        (bound,) = self._bound(operator).values()
+        readable = readable_operator(self.context.layout, self._source.place, self._source.view, beneath)
+        return LiveView.of(operator, bound, readable)
+
+    def _recover(self) -> Any:
+        standing = super()._recover()
+        self._states.remove_unlisted()
+        return standing
