@@ -285,4 +285,5 @@ def test_lines_name_the_view_whose_rows_a_lane_reads() -> None:
     assert "view per of view both" in trouble_words("unions.1.both.results", trouble)
     changed = {"kind": "views_changed", "time": "", "stream": "joins.0.pairs", "added": ["per"]}
     assert "view pairs: views changed (added per)" in event_line(changed)
-    assert "stream a.b: views changed" in event_line({**changed, "stream": "a.b"})
+    assert "view totals: views changed" in event_line({**changed, "stream": "orders.totals"})
+    assert "stream orders: views changed" in event_line({**changed, "stream": "orders"})
