@@ -251,7 +251,9 @@ class _JoinSplitter(Splitter):
             self.position += 1
             found = replace(found, on=self._condition())
         if self._kind() is not None:
-            message = "The query in IN reads one input and has WHERE at most. Make it a view, and name that in IN."
+            message = (
+                "The query in IN reads one input and has WHERE at most. Make it a view, and name that in IN."
+            )
             raise UnsupportedError(message, self.script, *self._place())
         return found
 
