@@ -161,11 +161,11 @@ def test_in_with_a_query_is_a_semi_or_anti_join(
         ("SELECT k FROM a WHERE k IN (SELECT * FROM b)", "The query in IN selects one column"),
         (
             "SELECT k FROM a WHERE k IN (SELECT j FROM b GROUP BY j)",
-            "The query in IN has one input and WHERE",
+            "The query in IN reads one input and has WHERE",
         ),
         (
             "SELECT k FROM a WHERE k IN (SELECT j FROM b WHERE m > 1 LIMIT 3)",
-            "The query in IN has one input and WHERE",
+            "The query in IN reads one input and has WHERE",
         ),
         ("SELECT k FROM a WHERE k IN (SELECT k FROM a)", "Two inputs have the name a"),
         (
