@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.running.live import LIVE, LiveRows
@@ -116,7 +116,7 @@ def run(plan: RunningPlan, cuts: list[Any], reference: Any, *, has_keys: bool, k
         assert {(*key, *rest) for key, rest in told.items()} == reference(list(there.values()))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=60)
 @given(
     cuts=CUTS,
     function=st.sampled_from(RANKINGS),
@@ -139,7 +139,7 @@ def test_rankings(cuts: list[Any], function: str, limit: int, has_keys: bool, is
     run(plan, cuts, reference, has_keys=has_keys, key_columns=len(view.keys))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=60)
 @given(cuts=CUTS, has_keys=st.booleans())
 def test_aggregations(cuts: list[Any], has_keys: bool) -> None:
     """A maximum and distinct values have no inverse: the rows are there."""
@@ -162,6 +162,65 @@ def test_aggregations(cuts: list[Any], has_keys: bool) -> None:
         return found
 
     run(plan, cuts, reference, has_keys=has_keys, key_columns=len(keys))
+
+
+@settings(deadline=None, max_examples=100)
+@example(
+    cuts=[
+        ({0: 0.2, 1: 0.8}, False),
+        ({3: 0.2, 2: 0.8, 1: 0.1, 0: 0.7}, False),
+        ({0: 0.4, 2: 0.2, 1: 0.6, 3: 0.1}, False),
+    ]
+)
+@given(
+    cuts=st.lists(
+        st.tuples(
+            st.dictionaries(
+                st.integers(0, 5),
+                st.one_of(st.none(), st.sampled_from([0.1, 0.2, 0.4, 0.6, 0.7, 0.8])),
+                max_size=6,
+            ),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_sums_of_doubles_are_taken_back_as_they_were_told(
+    cuts: list[tuple[dict[int, float | None], bool]],
+) -> None:
+    """Whatever order the rows have come in since: conditions on groups judge both."""
+    double, ids = pa.float64(), (("_r0", NUMBER),)
+    aggregates = (Aggregate("sum", "_x0", double), Aggregate("avg", "_x0", double))
+    view = WindowPlan("v", "", ALL_TIME, (("_k0", NUMBER),), aggregates, BOUND)
+    plan = RunningPlan(0, (view,), Parts.of(aggregates), (("_x0", double),))
+    schema = pa.schema([*ids, ("_k0", NUMBER), ("_x0", double), (LIVE, pa.bool_())])
+    rows, pieces = LiveRows(plan, ids), list[bytes]()
+    told: dict[int, tuple[Any, ...]] = {}
+    # at the end all are gone, so that all is withdrawn
+    for number, (changes, is_restored) in enumerate([*cuts, (dict.fromkeys(range(6)), False)]):
+        columns = (
+            list(changes),
+            [0] * len(changes),
+            list(changes.values()),
+            [each is not None for each in changes.values()],
+        )
+        table = pa.table(
+            [pa.array(each, kind.type) for each, kind in zip(columns, schema, strict=True)], schema
+        )
+        for answer in rows.take_in(table, number, whole=not number, ended=False):
+            for key, *values in (
+                row.values() for row in answer.rows.drop_columns(["_overflowed"]).to_pylist()
+            ):
+                if answer.withdrawn:
+                    assert told.pop(key) == tuple(values)
+                else:
+                    told[key] = tuple(values)
+        if (change := rows.take_change()) is not None:
+            pieces = pieces[: change[0]] + change[1]
+        if is_restored:
+            rows = LiveRows(plan, ids, pieces, has_begun=True)
+    assert not told
 
 
 def test_rows_that_are_gone_are_forgotten() -> None:

@@ -57,7 +57,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
     assert view_of(made._declared, "top").key == ("name", "place")
     told = made.explain()
     assert "ranking: row_number <= 3 of each partition, by n DESC, item; computed from the live rows" in told
-    assert any("keeps every live row of running view counts" in warning for warning in made.warnings)
+    assert "the state keeps every live row of running view counts" in told
     assert made.why("top", {"name": "east", "item": 3, "n": 2, "most": 3.5}).kind == "running"
     assert verify(out).faults == []
 

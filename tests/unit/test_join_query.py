@@ -129,6 +129,15 @@ def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> Non
         ),
         ("k not in (select `j j` from b)", JoinWord.ANTI, ("k", "`j j`"), None, "TRUE"),
         ("NOT k NOT IN (SELECT j FROM b)", JoinWord.SEMI, ("k", "j"), None, "TRUE"),
+        ("NOT NOT k IN (SELECT j FROM b)", JoinWord.SEMI, ("k", "j"), None, "TRUE"),
+        ("NOT NOT k NOT IN (SELECT j FROM b)", JoinWord.ANTI, ("k", "j"), None, "TRUE"),
+        (
+            "a.between > 1 AND k IN (SELECT j FROM b)",
+            JoinWord.SEMI,
+            ("k", "j"),
+            None,
+            "a.between > 1 AND TRUE",
+        ),
     ],
 )
 def test_in_with_a_query_is_a_semi_or_anti_join(

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.storage.layout import Layout
-from plain_live import LIVE_LANE, answer_both, first_of, live_now, live_told, live_view
-from plain_running import RunningStream, random_tuples, running_plan, told
+from plain_live import LIVE_LANE, answer_both, finished, first_of, live_now, live_told, live_view
+from plain_running import RunningStream, random_tuples, running_lane, running_plan, told
 
 pytestmark = pytest.mark.usefixtures("own_commits")
 MINUTE = 60_000_000
@@ -49,6 +49,15 @@ def test_a_view_that_begins_later_or_returns_reads_all_rows(layout: Layout) -> N
     assert live_now(layout, 2) == first_of(stream.wanted(), 1)
     # the view that was dropped and declared again did not go on with a state that had left
     assert {int(kind.partition("/")[0]) for kind in _kinds(layout)} == {0, 1, 2}
+
+
+def test_a_view_that_begins_while_nothing_comes_reads_all_rows(layout: Layout) -> None:
+    stream, rng = RunningStream(layout), np.random.default_rng(7)
+    stream.views(running_plan())
+    stream.put(*random_tuples(rng, 60, 40))
+    finished(running_lane(layout))
+    answer_both(layout, 2)
+    assert live_now(layout) == first_of(stream.wanted(), 2)
 
 
 def test_groups_that_leave_the_state_beneath_are_not_ranked(layout: Layout) -> None:

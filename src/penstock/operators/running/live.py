@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.operators.hashing import key_hashes
 from penstock.operators.running.groups import answer_of, nothing_of, of_groups, results_of
 from penstock.operators.running.kept import KeptRows
 from penstock.operators.windows.aggregates import Parts, lift_values
@@ -114,6 +115,8 @@ class LiveRows:
         plan, keys = self.plan, self.plan.keys
         if not isinstance(plan.parts, Parts):
             return results_of(view, Content(plan.parts.lift(rows, keys), {}))
+        # sums of doubles depend on the order: what was told once has to be found again, whatever came in between
+        rows = rows.take(pa.array(np.argsort(key_hashes(rows, self._ids), kind="stable")))
         if not (keys or rows.num_rows):
             return results_of(view, nothing_of(plan, plan.parts))
         if keys:

@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from penstock.control.policies.call_order import CallsStanding
 from penstock.errors import DuplicateNameError, InputError, UngroupedError, UnsupportedError
-from penstock.monitor.figures import counted
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.optimizer.paper_orders import lacking_formula
 from penstock.settings import Settings
@@ -31,6 +30,7 @@ from penstock.spark.declaring.definitions import (
     rows_schema,
 )
 from penstock.spark.declaring.deriving import define_derived
+from penstock.spark.declaring.explained import explained
 from penstock.spark.declaring.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.declaring.refreshing import refreshed_view, with_remedy
 from penstock.spark.declaring.retaining import retain_table, retain_views
@@ -45,26 +45,15 @@ from penstock.spark.declaring.rule_sets import (
     refuse_unknown,
 )
 from penstock.spark.declaring.uniting import Uniter
-from penstock.spark.ingest.call_orders import explain_calls
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import (
-    FROM_ALL_ROWS,
-    FROM_LIVE_ROWS,
-    explain_bound,
-    explain_window,
-    explain_windows,
-    said_of,
     state_warning,
 )
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
-from penstock.spark.lanes.deadlines.estimates import deadline_warnings, explain_asked
-from penstock.spark.lanes.deadlines.explaining import explain_deadline
+from penstock.spark.lanes.deadlines.estimates import deadline_warnings
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.lanes.refreshed.explaining import explain_refreshed
-from penstock.spark.lanes.unions.explaining import explain_union
-from penstock.spark.publication.kinds import is_running_name, rows_of, running_of
+from penstock.spark.publication.kinds import rows_of, running_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
@@ -82,9 +71,7 @@ from penstock.spark.storage.bindings import (
     WindowRegister,
 )
 from penstock.spark.storage.joins import JOINS, JoinDefinition
-from penstock.spark.storage.lane_views import LaneDefinition
 from penstock.spark.storage.names import check_length, check_name
-from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.storage.unions import UNIONS, UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
@@ -305,9 +292,10 @@ class Declaring:
             mistakes: takes the mistake in.
         """
         *beneath, view = views
-        own = {each.name for each in beneath}
-        outside = [name for each in views for name in read_by(each.query) if name not in own]
-        if mistakes.is_full or mistakes.follow(outside, {name.upper() for name in trial.names}):
+        own = {each.name.upper() for each in beneath}
+        outside = {name.upper() for each in views for name in read_by(each.query)} - own
+        # what rules declare, and what is written to, is not among the opened tables
+        if mistakes.is_full or not outside <= {name.upper() for name in (*trial.streams, *trial.statics)}:
             return
         with suppress(InputError):
             self.views(trial, {each.name: each for each in beneath})
@@ -492,39 +480,12 @@ class Declaring:
             declared: what is declared.
             measured: gives what a run has measured of a stream's calls of users' functions; None: nothing.
         """
-        lines = []
-        for name, stream in declared.streams.items():
-            views = declared.on(name).values()
-            selections = [view for view in views if isinstance(view, ViewDefinition)]
-            conditions = {view.name: view.condition for view in selections}
-            bound = self._binder(stream.source.schema, stream.host).bind(conditions)
-            grouped = [view for view in views if isinstance(view, WindowDefinition)]
-            windows = self._compiled(stream, grouped)
-            said = {
-                view.name: said_of(view.sql, flatten(declared.views[view.name].query, declared.queries))
-                for view in grouped
-            }
-            place = stream.source.place((*bound.computed, *windows.derived))
-            lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
-            calls = explain_calls([each.text for each in bound.calls], measured(name))
-            lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows, said)]
-        for name, (stream_name, deadline) in declared.deadlines.items():
-            view = deadline.bound.view
-            plan = replace(view.plan, slack=view.plan.slack or self._settings.slack)
-            lines.append(explain_deadline(name, stream_name, replace(view, plan=plan)))
-        of_deadlines = {name: each.bound.view for name, (_, each) in declared.deadlines.items()}
-        lines += explain_asked(self._spark, of_deadlines)
-        cells = self._settings.shards or self._spark.sparkContext.defaultParallelism
-        for own in declared.lane_views.values():
-            lines += [line for each in own.values() for line in _explained(each, cells)]
-        for (place, below), derived in declared.derived.items():
-            how = FROM_LIVE_ROWS if is_running_name(place) else FROM_ALL_ROWS
-            lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
-            for each, above in derived.items():
-                lines.append(f"    {each}: {explain_window(above.bound, how=how)}")
-                query = flatten(declared.views[each].query, declared.queries)
-                lines += [f"      {line}" for line in said_of(above.definition.sql, query)]
-        return "\n".join(lines)
+        return explained(
+            self._spark, self._settings, declared, self._bound_selections, self._compiled, measured
+        )
+
+    def _bound_selections(self, stream: Stream, conditions: Mapping[str, str]) -> BoundSelections:
+        return self._binder(stream.source.schema, stream.host).bind(conditions)
 
     def _tables(
         self,
@@ -731,21 +692,6 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
         return place, rows_schema(inner, source, stream.source, stream.host)
     assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
     return JOINS.name, joined_columns(view.definition)
-
-
-def _explained(definition: LaneDefinition, cells: int) -> list[str]:
-    """What answers a view with a lane of its own, in lines.
-
-    Args:
-        definition: the view.
-        cells: how many cells the grid of a join has.
-    """
-    if isinstance(definition, JoinDefinition):
-        return explain_first(definition.plan, cells)
-    if isinstance(definition, RefreshedDefinition):
-        return explain_refreshed(definition)
-    assert isinstance(definition, UnionDefinition)
-    return explain_union(definition)
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

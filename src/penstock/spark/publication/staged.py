@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,9 @@ from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, remove_folder
 from penstock.stores.files import Files
+
+#: threads that fetch objects
+_FETCHERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +152,9 @@ class BatchFiles:
         """
         staged: list[StagedFile] = []
         contents: dict[Files, dict[str, Path | memoryview]] = {}
-        for job, each in written:
-            kind, content = each.kind, each.content
-            if isinstance(content, ObjectPath):
-                content = memoryview(content.read_bytes())
+        written = list(written)
+        for (job, each), content in zip(written, _contents([each for _, each in written]), strict=True):
+            kind = each.kind
             name = f"{self.stem}-{job}-{partition:05d}-{uuid.uuid4().hex[:8]}{ending_of(kind, self.owner)}"
             if isinstance(content, Path):
                 size, crc = content.stat().st_size, checksum_of(content)
@@ -168,3 +171,15 @@ class BatchFiles:
         """Delete files of attempts that are not published."""
         for each in staged:
             store_of(self.layout, each.kind).delete([name_of(self.layout, self.query, each.kind, each.name)])
+
+
+def _contents(written: Sequence[WrittenFile]) -> list[Path | memoryview]:
+    """The contents of files; objects are fetched several at a time, for each waits for the store."""
+
+    def content(each: WrittenFile) -> Path | memoryview:
+        return memoryview(each.content.read_bytes()) if isinstance(each.content, ObjectPath) else each.content
+
+    if sum(isinstance(each.content, ObjectPath) for each in written) < 2:
+        return [content(each) for each in written]
+    with ThreadPoolExecutor(_FETCHERS, "penstock-fetch") as threads:
+        return list(threads.map(content, written))

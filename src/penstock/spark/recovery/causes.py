@@ -238,7 +238,7 @@ def _cause_of(error: BaseException) -> Cause:
         if isinstance(each, FencedError):
             return Cause(TAKEN_OVER, str(each))
         if isinstance(each, StoreFailedError):
-            kind = "disk_full" if each.errno == errno.ENOSPC else "storage_failed"
+            kind = "disk_full" if each.errno in (errno.ENOSPC, errno.EDQUOT) else "storage_failed"
             return Cause(kind, first_line(each), is_transient=True)
         if isinstance(each, InputError):
             kind = "checkpoint_refused" if isinstance(each, CheckpointError) else "input_refused"

@@ -50,7 +50,8 @@ def existence_test(kinds: Sequence[TokenType], position: int) -> ExistenceTest |
             return None
         if depth == 0 and kind is TokenType.AND and opened is None:
             begun, between = (begun if between else number + 1), False
-        between = between or (depth == 0 and kind is TokenType.BETWEEN)
+        is_name = number > 0 and kinds[number - 1] is TokenType.DOT
+        between = between or (depth == 0 and kind is TokenType.BETWEEN and not is_name)
         if depth == 0 and found is None and _begins(kinds, begun, number):
             opened = number + 1
         depth += (kind in _OPENING) - (kind in _CLOSING)
@@ -79,11 +80,14 @@ def _begins(kinds: Sequence[TokenType], begun: int, number: int) -> bool:
 def _test(kinds: Sequence[TokenType], begun: int, opened: int, last: int) -> ExistenceTest | None:
     """The test of a condition that begins at a token, with the parenthesis of its query; None: IN tests nothing."""
     word = opened - 1
-    is_negated = kinds[begun] is TokenType.NOT
+    start = begun
+    while kinds[start] is TokenType.NOT:
+        start += 1
+    is_negated = (start - begun) % 2 == 1
     if kinds[word] is TokenType.EXISTS:
         return ExistenceTest(_WORDS[is_negated], begun, last, opened + 1)
     is_within = kinds[word - 1] is TokenType.NOT
-    operand = begun + is_negated, word - is_within
+    operand = start, word - is_within
     if operand[0] >= operand[1]:
         return None
     return ExistenceTest(_WORDS[is_negated is not is_within], begun, last, opened + 1, operand)

@@ -140,9 +140,7 @@ class _JoinSplitter(Splitter):
         word = self._word()
         self._refuse_words(before, word, self._clause(start, self.position))
         found = replace(self._named(), word=word)
-        if len(before) == MOST_INPUTS:
-            raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
-        self._refuse_namesake(before, found)
+        self._refuse_input(before, found)
         if self._kind() is TokenType.USING:
             if word is JoinWord.FULL:
                 one = found.alias
@@ -158,7 +156,10 @@ class _JoinSplitter(Splitter):
         self.position += 1
         return replace(found, on=self._condition())
 
-    def _refuse_namesake(self, before: Sequence[JoinSource], found: JoinSource) -> None:
+    def _refuse_input(self, before: Sequence[JoinSource], found: JoinSource) -> None:
+        """Makes sure that there are not too many inputs, and that none before has the name of this one."""
+        if len(before) == MOST_INPUTS:
+            raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
         namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
         if namesake is not None:
             message = (
@@ -226,7 +227,7 @@ class _JoinSplitter(Splitter):
         self.position += 1
         self._refuse_words(before, test.word, start)
         found = replace(self._named(), word=test.word)
-        self._refuse_namesake(before, found)
+        self._refuse_input(before, found)
         if self._kind() is not TokenType.WHERE:
             raise self._expected("WHERE and a condition on both inputs")
         self.position += 1
@@ -246,7 +247,7 @@ class _JoinSplitter(Splitter):
         self._refuse_words(before, test.word, clause)
         column = self._checked(items[0]).expression
         found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
-        self._refuse_namesake(before, found)
+        self._refuse_input(before, found)
         if self._kind() is TokenType.WHERE:
             self.position += 1
             found = replace(found, on=self._condition())

@@ -117,13 +117,12 @@ class RunningLane(CutLane):
         )
 
     def _progress(self, running: Sequence[RunningPlan], *, ended: bool) -> dict[str, dict[str, int]]:
-        """How far the views are answered that others read, as `Progress`."""
+        """How far the views are answered, as `Progress`: one that nobody reads yet may have readers later."""
         until = AFTER_ALL if ended else BEFORE_ALL
-        operators = {view.name: plan.id for plan in running for view in plan.views}
         return {
-            view: asdict(Progress(until, until, until, operators[view]))
-            for view in self.context.rows.views(self.name)
-            if view in operators
+            view.name: asdict(Progress(until, until, until, plan.id))
+            for plan in running
+            for view in plan.views
         }
 
     def _join(self, reader: LogReader) -> int:
