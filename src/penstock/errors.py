@@ -174,6 +174,10 @@ class StatementError(UnsupportedError):
     """A statement that no script has, whatever its query is."""
 
 
+class MisplacedAggregateError(UnsupportedError):
+    """An aggregate function where Spark has none either, or a user's one, which Spark does not know."""
+
+
 class DuplicateNameError(SqlError):
     """A name that is taken."""
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import MisplacedAggregateError, SqlError
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.script.dialects import refuse_other_dialects
@@ -138,7 +138,7 @@ def _refuse_aggregates(script: str, tokens: Sequence[Token], users: Collection[s
     for position, token in enumerate(tokens):
         if is_users_aggregate(tokens, position, users):
             message = f"Your aggregate {token.text} needs GROUP BY window(...) and a deadline. {needed}"
-            raise UnsupportedError(message, script, token.start, token.end + 1)
+            raise MisplacedAggregateError(message, script, token.start, token.end + 1)
 
 
 def _refuse_in_where(script: str, tokens: Sequence[Token], users: Collection[str]) -> None:
@@ -150,4 +150,4 @@ def _refuse_in_where(script: str, tokens: Sequence[Token], users: Collection[str
             message += f". Use HAVING: {_FORM} HAVING {token.text}(...) ..."
         else:
             continue
-        raise UnsupportedError(message, script, token.start, token.end + 1)
+        raise MisplacedAggregateError(message, script, token.start, token.end + 1)
