@@ -83,6 +83,19 @@ def test_mistakes_before_and_behind_drop_view_are_reported(spark: SparkSession, 
     assert all(words in each for words, each in zip(told, found, strict=True)), found
 
 
+def test_views_over_rules_are_replaced_and_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rules.sql").write_text("CREATE VIEW few AS SELECT id FROM orders WHERE id < 3;")
+    engine = Engine(spark).execute(f"""
+CREATE TABLE orders (id INT, amount INT) USING csv OPTIONS (path '{tmp_path}');
+CREATE VIEWS FROM '{tmp_path}/rules.sql' ON orders;
+CREATE VIEW v AS SELECT id FROM few;
+CREATE OR REPLACE VIEW v AS SELECT id + 1 AS more FROM few;
+CREATE VIEW w AS SELECT id FROM few;
+DROP VIEW w;
+""")
+    assert list(engine.views) == ["few", "v"]
+
+
 def test_of_a_hundred_mistakes_on_the_search_ends(spark: SparkSession, tmp_path: Path) -> None:
     table = f"CREATE TABLE orders (id INT) USING csv OPTIONS (path '{tmp_path}');"
     views = "".join(

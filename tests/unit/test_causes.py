@@ -150,7 +150,10 @@ def test_a_trace_has_one_cause(name: str) -> None:
     assert "An exception was thrown" not in cause.told
 
 
-@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "storage_failed")])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(errno.ENOSPC, "disk_full"), (errno.EDQUOT, "disk_full"), (errno.EIO, "storage_failed")],
+)
 def test_a_full_disk_beneath_the_ledger_is_told_from_other_failures(code: int, kind: str) -> None:
     cause = cause_of(StoreFailedError(code, "it failed", "/out/_penstock/ledger.db"))
     assert (cause.kind, cause.is_transient) == (kind, True)

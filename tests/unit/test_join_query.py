@@ -176,6 +176,10 @@ def test_in_with_a_query_is_a_semi_or_anti_join(
             "SELECT k FROM a WHERE k IN (SELECT j FROM b WHERE m > 1 LIMIT 3)",
             "The query in IN reads one input and has WHERE",
         ),
+        (
+            f"SELECT a.k FROM a {' '.join(f'JOIN t{n} USING (k)' for n in range(5))} WHERE a.k IN (SELECT j FROM b)",
+            "more than 6 inputs",
+        ),
         ("SELECT k FROM a WHERE k IN (SELECT k FROM a)", "Two inputs have the name a"),
         (
             "SELECT a.k FROM a LEFT JOIN c USING (k) WHERE a.k IN (SELECT j FROM b)",

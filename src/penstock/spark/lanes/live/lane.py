@@ -30,6 +30,7 @@ from penstock.spark.lanes.live.task import LiveTask, Work
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
 from penstock.spark.lanes.windows.making import made
 from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.lanes.windows.state_report import told_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.publication.kinds import results_of
@@ -137,13 +138,7 @@ class LiveLane(CutLane):
             staged=ready,
             figures={"views": {view: asdict(said) for view, said in counts.items()}, "whole": []},
             puts={self._states.place: self._states.document(cut.number, state)},
-            told={
-                "state_rows": sum(report.rows for report in reports),
-                "state_bytes": sum(report.state_bytes for report in reports),
-                "shards_restored": sum(report.restored for report in reports),
-                "shard_seconds": round(max(report.seconds for report in reports), 4),
-                "run_seconds": round(ran - began, 4),
-            },
+            told=told_of(reports, ran - began),
             done=partial(self._states.remove, before.names - state.names),
         )
 

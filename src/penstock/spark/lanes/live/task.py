@@ -21,8 +21,9 @@ from penstock.operators.windows.stored import packed, unpacked
 from penstock.spark.lanes.live.changes import Ids
 from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, StoredChange
 from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.lanes.windows.state_report import StateReport
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.results.window_staging import ResultStage
 from penstock.spark.storage.columns import batches_of, conform
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
@@ -65,27 +66,6 @@ class Work:
         return rows.set_column(schema.get_field_index(LIVE), LIVE, live)
 
 
-@dataclass(frozen=True, slots=True)
-class LiveReport:
-    """What a shard did in one cut.
-
-    Attributes:
-        results: what it staged.
-        state: the files of its state.
-        state_bytes: bytes of the state file that it wrote.
-        rows: rows of its state.
-        restored: whether it was read from the state.
-        seconds: wall time.
-    """
-
-    results: list[StagedResults]
-    state: list[StateFile]
-    state_bytes: int
-    rows: int
-    restored: bool
-    seconds: float
-
-
 @dataclass(slots=True)
 class _Held:
     """A shard that a worker has decoded, with the files of its state, and the panes that these have or had."""
@@ -119,7 +99,7 @@ class LiveTask:
     works: Mapping[int, Work]
     store: BatchFiles
 
-    def __call__(self, cell: ShardCell) -> LiveReport:
+    def __call__(self, cell: ShardCell) -> StateReport:
         """Takes in the changes for one shard."""
         began = perf_counter()
         folder = self.layout.window_states(self.place)
@@ -151,7 +131,7 @@ class LiveTask:
             _held.pop(next(iter(_held)))
         places = {place for place in held.places | changed.keys() if place[0] in operators}
         _held[key] = _Held(tuple(state), operators, places)
-        return LiveReport(
+        return StateReport(
             results=results,
             state=state,
             state_bytes=state[-1].size,

@@ -24,6 +24,7 @@ from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
 from penstock.spark.lanes.windows.making import made
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.lanes.windows.state_report import told_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.programs import stored_program
 from penstock.spark.log.row_log import PROGRESS
@@ -106,13 +107,7 @@ class RunningLane(CutLane):
                 "whole": sorted({each for entry in entries for each in entry.whole} & own),
             },
             puts={self._states.place: self._states.document(cut.number, now)},
-            told={
-                "state_rows": sum(report.rows for report in reports),
-                "state_bytes": sum(report.state_bytes for report in reports),
-                "shards_restored": sum(report.restored for report in reports),
-                "shard_seconds": round(max(report.seconds for report in reports), 4),
-                "run_seconds": round(ran - began, 4),
-            },
+            told=told_of(reports, ran - began),
             done=partial(self._states.remove, before.names - now.names),
         )
 

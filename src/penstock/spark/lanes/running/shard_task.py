@@ -16,37 +16,26 @@ from penstock.operators.windows.shard import Envelope, WindowProgram
 from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, StoredChange
 from penstock.spark.lanes.windows.shard_task import ShardCell
+from penstock.spark.lanes.windows.state_report import StateReport
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.results.window_staging import ResultStage
 from penstock.spark.storage.layout import Layout
 
 _KEPT_SHARDS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class RunningReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningReport(StateReport):
     """What a shard did in one cut.
 
     Attributes:
-        results: what it staged.
-        state: the files of its state.
-        state_bytes: bytes of the state file that it wrote.
-        rows: rows of its state.
-        restored: whether it was read from the state.
         left_out: by operator the tuples whose sessions have left the state.
-        seconds: wall time.
     """
 
-    results: list[StagedResults]
-    state: list[StateFile]
-    state_bytes: int
-    rows: int
-    restored: bool
     left_out: Mapping[int, int]
-    seconds: float
 
 
 @dataclass(slots=True)
