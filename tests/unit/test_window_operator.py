@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -10,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import CheckpointError
-from penstock.operators.windows import pane, panes
+from penstock.operators.windows import merged_windows, pane
 from penstock.operators.windows.aggregates import Parts, lift_values, lower, overflowed
 from penstock.operators.windows.answers import Answer, Progress, Standing
 from penstock.operators.windows.clocks import Lateness
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.coverage import coverage_threshold
+from penstock.operators.windows.merged_windows import MergedWindows, Span
 from penstock.operators.windows.operator import PaneBatch, WindowOperator
 from penstock.operators.windows.panes import PANE, Panes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
@@ -33,6 +36,7 @@ from window_cases import StoredPanes, store, stream_of
 BOUND = ErrorBound(0.05, 0.05)
 COUNT = Aggregate("count", None, pa.int64())
 SUM = Aggregate("sum", "v", pa.float64())
+MAX = Aggregate("max", "v", pa.float64())
 
 
 def plan(size: int, slide: int, *aggregates: Aggregate, start: int = 0) -> WindowPlan:
@@ -276,10 +280,14 @@ def test_a_large_pane_is_stored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert change.kept == 0
     assert len(change.pieces) > 10
     again.put(0, [Content.loaded(piece.stored()) for piece in change.pieces])
-    for first, second in zip(own.windows([10], 10), again.windows([10], 10), strict=True):
-        assert first.content.partials.sort_by("k") == second.content.partials.sort_by("k")
-        order = [("k", "ascending"), ("value", "ascending")]
-        assert first.content.values["v"].sort_by(order) == second.content.values["v"].sort_by(order)
+    (first,), (second,) = own.contents(0, 10), again.contents(0, 10)
+    assert _sorted(first.partials, "k", ARRIVAL) == _sorted(second.partials, "k", ARRIVAL)
+    order = "k", "value", ARRIVAL
+    assert _sorted(first.values["v"], *order) == _sorted(second.values["v"], *order)
+
+
+def _sorted(table: pa.Table, *order: str) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in order])
 
 
 def test_windows_are_answered_alike_however_many_are_merged_at_a_time(
@@ -289,12 +297,49 @@ def test_windows_are_answered_alike_however_many_are_merged_at_a_time(
     batches = [rng.integers(step * 3, step * 3 + 20, 30).tolist() for step in range(30)]
 
     def told_of(portion_bytes: int) -> list[object]:
-        monkeypatch.setattr(panes, "_PORTION_BYTES", portion_bytes)
+        monkeypatch.setattr(merged_windows, "_PORTION_BYTES", portion_bytes)
         operator = WindowOperator([(plan(10, 5, COUNT, SUM), RequiredSlack(BOUND))], gamma=0)
         answers = [answer for times in batches for answer in feed(operator, times)] + operator.finish()
         return [(a.end, a.revision, a.coverage, a.rows.to_pylist()) for a in answers]
 
     assert told_of(1) == told_of(1 << 30)
+
+
+def test_views_of_several_sizes_are_answered_alike_whether_their_windows_are_merged_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(11)
+    batches = [rng.integers(step * 4 - 12, step * 4 + 16, 40).tolist() for step in range(40)]
+    views = [
+        replace(plan(size, 5, *own), name=f"{size}-{number}")
+        for size in (5, 10, 20)
+        for number, own in enumerate([(COUNT, SUM), (MAX,)])
+    ]
+    merges: list[int] = []
+    own_merges = merged_windows.MergedWindows.__init__
+
+    def counted(self: MergedWindows, content: Content, spans: Sequence[Span], keys: Sequence[str]) -> None:
+        merges.append(len({end - start for start, end in spans}))
+        own_merges(self, content, spans, keys)
+
+    monkeypatch.setattr(merged_windows.MergedWindows, "__init__", counted)
+
+    def told_of(together_bytes: int) -> tuple[list[object], list[int]]:
+        monkeypatch.setattr(merged_windows, "_TOGETHER_BYTES", together_bytes)
+        merges.clear()
+        operator = WindowOperator([(view, RequiredSlack(BOUND)) for view in views], gamma=0)
+        answers = [answer for times in batches for answer in feed(operator, times)] + operator.finish()
+        told = [
+            (a.view, a.end, a.revision, a.coverage, a.promised, a.rows.to_pylist(), a.replaced.to_pylist())
+            for a in answers
+        ]
+        return told, list(merges)
+
+    (apart, each), (together, several) = told_of(-1), told_of(1 << 30)
+    assert together == apart
+    assert max(each) == 1
+    assert max(several) == 3
+    assert 3 * len(several) < 2 * len(each)
 
 
 def test_a_correction_tells_of_the_groups_that_got_tuples() -> None:

@@ -148,6 +148,25 @@ class Judge:
         self.state.watched.pop(end, None)
         self.policy.forget(end)
 
+    def coming(self, newest: int, frontier: int, due: Sequence[int], final: Sequence[int]) -> list[int]:
+        """Ends of the windows that `look`, and `finish`, are about to find out more about.
+
+        Args:
+            newest, frontier: as `look` will have them.
+            due: ends of the windows that are answered before.
+            final: of those that become final.
+        """
+        watched, slide = self.state.watched, self._plan.windows.slide
+        ends = [
+            end
+            for end, each in watched.items()
+            if (newest - end) // slide >= each.look and (end <= frontier or each.slack == AFTER_ALL)
+        ]
+        ends += (end for end in final if end in watched and watched[end].look != _NEVER)
+        since = self._since + self._plan.windows.size
+        new = (end for end in due if end not in watched and end > since)
+        return [*self._unheard(ends)[0], *(end for end in new if (newest - end) // slide >= _FIRST_LOOK)]
+
     def look(self, newest: int, frontier: int) -> None:
         """Tells what is known of the windows that are due to be looked at, closed or awaited ones."""
         slide = self._plan.windows.slide
@@ -202,10 +221,7 @@ class Judge:
     def _hear(self, ends: Sequence[int]) -> dict[int, int]:
         """Finds out what windows were worth of which more has arrived than was heard; when the newest rows of each arrived."""
         plan, watched, size = self._plan, self.state.watched, self._plan.windows.size
-        arrived = dict(zip(ends, self._panes.newest_arrivals(ends, size), strict=True))
-        unheard = sorted(
-            end for end in ends if watched[end].outcome is None or arrived[end] > watched[end].heard
-        )
+        unheard, arrived = self._unheard(ends)
         for end, (required, closer) in self._panes.required(plan, unheard, (1.0, _CLOSER)):
             own, newest = watched[end], arrived[end]
             share = 1.0 if newest <= own.first else self._panes.coverage(end - size, end, own.first)
@@ -214,6 +230,14 @@ class Judge:
             own.outcome = WindowOutcome(end, own.slack, share, required, int(closer[rank]))
             own.heard = newest
         return arrived
+
+    def _unheard(self, ends: Sequence[int]) -> tuple[list[int], dict[int, int]]:
+        """The windows of which more has arrived than was heard, ascending; when the newest rows of each arrived."""
+        watched = self.state.watched
+        arrived = dict(zip(ends, self._panes.newest_arrivals(ends, self._plan.windows.size), strict=True))
+        return sorted(
+            end for end in arrived if watched[end].outcome is None or arrived[end] > watched[end].heard
+        ), arrived
 
     def _threshold(self, end: int) -> float:
         """The coverage that the bound of a window needs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -172,6 +173,7 @@ class WindowOperator:
         self._clocks.reach(batch.reached)
         answers = self._make_whole() if batch.makes_whole else []
         touched = () if batch.partials is None else self._tuples
+        self._prepare(goes_on=batch.goes_on)
         for view in self.views.values():
             if batch.goes_on:
                 view.pass_step()
@@ -218,6 +220,16 @@ class WindowOperator:
         self._clocks.adjust(most_delay, max(least_horizon, *sizes))
         for view in self.views.values():
             view.corrector.gamma = gamma
+
+    def _prepare(self, *, goes_on: bool) -> None:
+        """Has the windows merged together that several views are about to ask for."""
+        views = [view for view in self.views.values() if view.plan.selection is None]
+        if len(views) > 1:
+            coming = [view.coming(goes_on=goes_on) for view in views]
+            self.panes.prepare(
+                set(chain.from_iterable(asked for asked, _ in coming)),
+                set(chain.from_iterable(looked_at for _, looked_at in coming)),
+            )
 
     def _take_in(self, batch: PaneBatch) -> None:
         partials = batch.partials

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,9 @@ import pyarrow as pa
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, merged_windows, together
 from penstock.operators.windows.lifecycle import ends_of
+from penstock.operators.windows.merged_windows import KnownWindows, LookedBack, MergedWindows, Span
 from penstock.operators.windows.pane import Pane, PaneChange
-from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory, ascending
-from penstock.operators.windows.rows import lowered
+from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import WindowPlan, Windows
@@ -25,43 +24,12 @@ Ints = npt.NDArray[np.int64]
 
 #: column of a pane's start, microseconds since the epoch
 PANE = "pane"
-#: bytes of a content of windows that is kept until the panes change
+#: bytes of a pane whose parts are kept until the panes change
 _SHARED_BYTES = 8 << 20
-#: bytes of several windows that are merged at a time
-_PORTION_BYTES = 32 << 20
 #: so many rows of a pane are merged with those of a window's other panes, not before
 _FEW_ROWS = 256
 #: ... nor where so few are of one group; rows of one arrival are of different groups
 _ROWS_A_GROUP = 2
-_Kept = TypeVar("_Kept", "WindowContents", WindowHistory)
-
-
-class WindowContents:
-    """What some windows hold.
-
-    Args:
-        content: END, one row for each window and group, those of a window together.
-
-    Attributes:
-        ends: of the windows, in the order of their rows.
-        bounds: first row of each, and how many there are.
-    """
-
-    def __init__(self, content: Content) -> None:
-        self.content = content
-        ends = content.partials.column(END).to_numpy()
-        first = np.flatnonzero(np.append(True, np.diff(ends) != 0))
-        self.ends: list[int] = ends[first].tolist()
-        self.bounds: list[int] = [*first.tolist(), len(ends)]
-
-    def rows(self, plan: WindowPlan) -> pa.Table:
-        """The results of a view, in the order of the rows."""
-        return lowered(plan, self.content, [name for name, _ in plan.keys], [END])
-
-    @property
-    def nbytes(self) -> int:
-        """Size in memory."""
-        return self.content.nbytes
 
 
 class Panes:
@@ -81,7 +49,8 @@ class Panes:
         self._panes: dict[int, Pane] = {}
         self._ascending: list[int] = []
         self._changed: set[int] = set()
-        self._shared: dict[tuple[str, int, tuple[int, ...]], Any] = {}
+        self._windows = KnownWindows(self._bytes_of, self._merged_windows)
+        self._looked_back = KnownWindows(self._sampled_bytes_of, self._look_back)
         self._merged: dict[int, Content] = {}
         self._parted: dict[tuple[int, int], tuple[Content, pa.Table]] = {}
         self._ends: dict[Windows, npt.NDArray[np.int64]] = {}
@@ -206,89 +175,62 @@ class Panes:
 
     def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of a view's windows, each of which holds rows: ends, ascending, and rows."""
-        for portion in self.windows(ends, plan.windows.size):
-            rows = portion.rows(plan)
-            for end, (first, last) in zip(portion.ends, pairwise(portion.bounds), strict=True):
-                yield end, rows.slice(first, last - first)
+        size = plan.windows.size
+        for merged, own in self._windows.of([(end - size, end) for end in ends]):
+            rows = merged.rows(plan)
+            for span in own:
+                first, last = merged.places[span]
+                yield span[1], rows.slice(first, last - first)
 
     def required(
         self, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
     ) -> Iterator[tuple[int, Ints]]:
         """`WindowHistory.required_slack` of a view's windows, each of which holds rows: ends, ascending, and
-        int64[shares, groups] in ascending order; of many groups those of a random sample."""
-        for history in self._histories(ends, plan.windows.size):
-            slacks = ascending(history.required_slack(plan.aggregates, plan.bound, shares), history.bounds)
-            for end, (first, last) in zip(history.ends, pairwise(history.bounds.tolist()), strict=True):
-                yield end, slacks[:, first:last]
+        int64[shares, groups] in ascending order; of many groups those of a random sample (`sampling`)."""
+        size = plan.windows.size
+        for known, own in self._looked_back.of([(end - size, end) for end in ends]):
+            slacks = known.ascending(plan, shares)
+            for span in own:
+                first, last = known.places[span]
+                yield span[1], slacks[:, first:last]
 
-    def windows(self, ends: Sequence[int], size: int) -> Iterable[WindowContents]:
-        """The rows of windows [end - size, end).
-
-        Args:
-            ends: ascending; each window holds rows.
-            size: length of a window, microseconds.
-
-        Returns:
-            Portions of some windows each, in order, the rows of a window together.
-        """
-        place = "groups", size, tuple(ends)
-        portions = self._portions(ends, size, [END, *self.keys])
-        return self._kept(place, map(WindowContents, portions))
-
-    def _histories(self, ends: Sequence[int], size: int) -> Iterable[WindowHistory]:
-        """The like by arrival, of windows with many groups those of a random sample (`sampling`)."""
-        keys = [END, *self.keys]
-        halvings = {end: self._halvings_of(end - size, end) for end in ends}
-        portions = self._portions(ends, size, [*keys, ARRIVAL], halvings)
-        histories = (WindowHistory(portion.partials, portion.values, keys) for portion in portions)
-        return self._kept(("histories", size, tuple(ends)), histories)
-
-    def _kept(self, place: tuple[str, int, tuple[int, ...]], portions: Iterator[_Kept]) -> Iterable[_Kept]:
-        """What views with the same windows share until the panes change; large portions are not kept."""
-        if place in self._shared:
-            kept: list[_Kept] = self._shared[place]
-            return kept
-        first = list(islice(portions, 2))
-        if len(first) > 1 or sum(portion.nbytes for portion in first) > _SHARED_BYTES:
-            return chain(first, portions)
-        self._shared[place] = first
-        return first
+    def prepare(self, asked: Collection[Span], looked_at: Collection[Span]) -> None:
+        """Says of which windows, each of which holds rows, views are about to ask the results, and the required slacks."""
+        self._windows.prepare(asked)
+        self._looked_back.prepare(looked_at)
 
     def starts(self, first: int, last: int) -> list[int]:
         """Starts of the panes that start in [first, last), ascending."""
         every = self._ascending = self._ascending or sorted(self._panes)
         return every[bisect_left(every, first) : bisect_left(every, last)]
 
-    def _portions(
-        self, ends: Sequence[int], size: int, keys: Sequence[str], halvings: Mapping[int, int] | None = None
-    ) -> Iterator[Content]:
-        """The rows of windows merged by `keys`, of so many halvings of their groups where these are told."""
-        held: list[tuple[int, list[tuple[int, int]]]] = []
-        total = 0
-        for end in ends:
-            own = self.starts(end - size, end)
-            halved = 0 if halvings is None else halvings[end]
-            more = sum(self._panes[start].nbytes for start in own) >> halved
-            if held and total + more > _PORTION_BYTES:
-                yield self._portion(held, keys)
-                held, total = [], 0
-            held.append((end, [(halved, start) for start in own]))
-            total += more
-        if held:
-            yield self._portion(held, keys)
+    def _bytes_of(self, span: Span) -> int:
+        return sum(self._panes[start].nbytes for start in self.starts(*span))
 
-    def _portion(
-        self, windows: Sequence[tuple[int, Sequence[tuple[int, int]]]], keys: Sequence[str]
-    ) -> Content:
-        """The rows of some windows, each with the halvings of its groups and the panes it holds, merged."""
-        shares = sorted({share for _, own in windows for share in own})
-        if ARRIVAL in keys:
-            contents = {share: self._sampled(*share) for share in shares}
-        elif any(len(own) > 1 for _, own in windows):
-            contents = {share: self._grouped(share[1]) for share in shares}
+    def _sampled_bytes_of(self, span: Span) -> int:
+        return self._bytes_of(span) >> self._halvings_of(*span)
+
+    def _merged_windows(self, spans: Sequence[Span]) -> MergedWindows:
+        held = [self.starts(*span) for span in spans]
+        every = sorted(set(chain.from_iterable(held)))
+        if any(len(own) > 1 for own in held):
+            contents = {start: self._grouped(start) for start in every}
         else:
-            contents = {share: self._panes[share[1]].content.without_arrivals() for share in shares}
-        return merged_windows(self._parts, contents, windows, keys)
+            contents = {start: self._panes[start].content.without_arrivals() for start in every}
+        merged = merged_windows(self._parts, contents, list(enumerate(held)), [END, *self.keys])
+        return MergedWindows(merged, spans, self.keys)
+
+    def _look_back(self, spans: Sequence[Span]) -> LookedBack:
+        halvings = [self._halvings_of(*span) for span in spans]
+        held = [
+            [(halved, start) for start in self.starts(*span)]
+            for span, halved in zip(spans, halvings, strict=True)
+        ]
+        contents = {share: self._sampled(*share) for share in sorted(set(chain.from_iterable(held)))}
+        keys = [END, *self.keys, ARRIVAL]
+        return LookedBack(
+            merged_windows(self._parts, contents, list(enumerate(held)), keys), spans, self.keys
+        )
 
     def _sampled(self, halved: int, start: int) -> Content:
         """A pane's rows of the groups that are left after so many halvings."""
@@ -318,7 +260,8 @@ class Panes:
     def forget_shared(self) -> None:
         """Frees what views share."""
         self.version += 1
-        self._shared.clear()
+        self._windows.forget()
+        self._looked_back.forget()
         self._ascending = []
         self._merged.clear()
         self._parted.clear()

@@ -50,14 +50,20 @@ class WindowHistory:
         partials: rows by (END, keys, arrival), those of a window together, at least one.
         values: the like for kept values, by argument, in any order.
         keys: the grouping columns, END the first of them.
+        ends: int64[windows], where END is the number of a window, the end of each; None: END is the end.
 
     Attributes:
-        ends: the windows' ends, in the order of their rows.
         bounds: int64[windows + 1], first group of each window, and the end. Groups are numbered in order of their
             first occurrence.
     """
 
-    def __init__(self, partials: pa.Table, values: Mapping[str, pa.Table], keys: Sequence[str]) -> None:
+    def __init__(
+        self,
+        partials: pa.Table,
+        values: Mapping[str, pa.Table],
+        keys: Sequence[str],
+        ends: Ints | None = None,
+    ) -> None:
         self.partials, self.values, self.keys = partials, values, keys
         codes = group_codes(partials, keys)
         arrivals = partials.column(ARRIVAL).to_numpy()
@@ -66,10 +72,9 @@ class WindowHistory:
         self._codes, self._arrivals = codes[self._order], arrivals[self._order]
         groups = int(codes.max(initial=-1)) + 1
         self._segments = np.searchsorted(self._codes, np.arange(groups + 1))
-        ends = partials.column(END).to_numpy()
-        self._ends = ends[self._order][self._segments[:-1]]
-        self.bounds = np.append(np.flatnonzero(np.append(True, np.diff(self._ends) != 0)), groups)
-        self.ends: list[int] = self._ends[self.bounds[:-1]].tolist()
+        windows = self.of_groups(END)
+        self.bounds = np.append(np.flatnonzero(np.append(True, np.diff(windows) != 0)), groups)
+        self._ends = windows if ends is None else ends[windows]
         # several views look at one history
         self._known_sums: dict[str, _BeforeAndWhole] = {}
         self._known_values: dict[str, _ValueHistory] = {}

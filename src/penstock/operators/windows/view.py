@@ -21,6 +21,7 @@ from penstock.operators.windows.content import Content
 from penstock.operators.windows.corrector import Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
+from penstock.operators.windows.merged_windows import Span
 from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import SlackPolicy, SlackState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -139,6 +140,26 @@ class View:
                     late.beyond += count
                     beyond.add(end - self.plan.windows.size)
         return needed, beyond
+
+    def coming(self, *, goes_on: bool) -> tuple[list[Span], list[Span]]:
+        """The windows that the next step is likely to answer, and those that it is likely to look back at.
+
+        Args:
+            goes_on: whether it is `pass_step`; else `advance`.
+        """
+        newest, windows, size = self._clocks.newest, self.windows, self.plan.windows.size
+        if newest is None or (goes_on and not self.policy.is_learning):
+            return [], []
+        until = windows.state.frontier if goes_on else newest - self.policy.slack
+        due = windows.due(self._ends, until)
+        final = [] if goes_on else windows.becoming_final(self._known())
+        looked_at = set(self.judge.coming(newest, max(until, windows.state.frontier), due, final))
+        if self.policy.is_learning:
+            looked_at.update(windows.due(self._ends, newest))
+        return (
+            [(end - size, end) for end in {*due, *final}],
+            [(end - size, end) for end in looked_at],
+        )
 
     def advance(self, *, is_asked: bool, answer_all: bool) -> list[Answer]:
         """Answers what is due.
