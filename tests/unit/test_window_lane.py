@@ -17,6 +17,7 @@ from penstock.errors import StreamFailedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.troubles import open_troubles
 from penstock.spark.lanes.cuts import Cut
+from penstock.spark.lanes.windows import corrections
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import view_kind
@@ -234,6 +235,29 @@ def test_the_lane_goes_on_while_corrections_fail(layout: Layout, stream: PlainSt
     assert {(each["part"], each["lane"]) for each in told(lane, "lane_retried")} == {
         ("corrections", f"{NAME}.corrections")
     }
+
+
+def test_corrections_leave_most_of_the_time_to_early_answers(
+    layout: Layout, stream: PlainStream, made: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job waits after the one before, and its answers for the next entries; neither waits any longer where nothing else is left."""
+    monkeypatch.setattr(corrections, "_REST_SHARE", 1e9)
+    monkeypatch.setattr(corrections, "_REST_SECONDS", 10 * MOST_SECONDS)
+    monkeypatch.setattr(corrections, "_RIDE_SECONDS", 10 * MOST_SECONDS)
+    lane = made(is_bounded=False)
+    lane.start()
+    late_stream(stream)
+    wait(lambda: bool(lane._corrections.ready))
+    assert not [event for event in told(lane) if not event["entries"]]
+    stream.put([EACH * 40])
+    wait(lambda: any(event["views"].get("v", {}).get("final_corrected") for event in told(lane)))
+    stream.put([6])
+    wait(lambda: sum(event["entries"] for event in told(lane)) == stream.number + 1)
+    assert lane._corrections._jobs.begun == 1  # type: ignore[attr-defined]
+    assert not is_whole(layout, stream)
+    lane.finish()
+    assert lane.await_termination(MOST_SECONDS)
+    assert is_whole(layout, stream)
 
 
 def test_corrections_that_fail_too_often_end_a_run_that_is_to_end(stream: PlainStream, made: Begin) -> None:

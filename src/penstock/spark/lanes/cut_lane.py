@@ -162,7 +162,7 @@ class CutLane(Lane):
 
     @property
     def awaits_more(self) -> bool:
-        """Whether such a cut may become due: the lane does not end before."""
+        """Whether such a cut may become due; asked where nothing else is left to answer, and the lane does not end before."""
         return False
 
     def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:

@@ -12,9 +12,10 @@ the tuples.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -43,6 +44,11 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 
 #: the thread looks for windows at least so often
 _LOOK_SECONDS = 0.5
+#: while more entries may come, a job begins so many times as long after the one before as that one took, at the most so long: most of the
+#: time early answers have the processors to themselves, and one job answers once what several cuts have put
+_REST_SHARE, _REST_SECONDS = 9.0, 10.0
+#: for so long answers wait for a cut that entries ask for, and are published with it
+_RIDE_SECONDS = 1.0
 #: the windows of further cuts wait for the next job: a job holds the panes of its windows in memory
 _MOST_WINDOWS = 20_000
 
@@ -116,11 +122,13 @@ class _Answered:
         windows: the windows.
         scratch: where the results are left.
         results: the results, once: whoever has them takes the files away.
+        moment: by `time.monotonic`.
     """
 
     windows: ToCorrect
     scratch: StorePath
     results: list[StagedResults] | None
+    moment: float = field(default_factory=time.monotonic)
 
 
 class Corrections:
@@ -164,12 +172,15 @@ class Corrections:
             details=lambda: {"lane": self.name, "views": list(views())},
             is_endless=is_endless,
         )
+        self._is_endless = is_endless
         self._attempts = count()
         #: by the cut that put windows the first entry that they need; the lane's thread replaces it, after its commit
         self._since: dict[int, int] = {}
         #: folders whose files were published, or are not wanted
         self._used: list[StorePath] = []
         self._stopping = threading.Event()
+        #: set while nothing else is left to answer
+        self._alone = threading.Event()
         #: guards what follows
         self._changed = threading.Condition()
         #: what the thread has answered and no cut has published
@@ -180,6 +191,7 @@ class Corrections:
     def running(self) -> Iterator[None]:
         """Answers beside what the block does; at its end what is being answered is broken off."""
         self._stopping.clear()
+        self._alone.clear()
         self._failure = None
         self._since = {
             int(cut): int(document["since"]) for cut, document in self.documents.all(TO_CORRECT.kind).items()
@@ -221,8 +233,16 @@ class Corrections:
         return answered.windows.cuts
 
     @property
-    def are_waiting(self) -> bool:
-        """Whether windows wait to be answered, or their answers to be published.
+    def are_due(self) -> bool:
+        """Whether answers are published though no entry asks for a cut."""
+        with self._changed:
+            answered = self._answered
+        if answered is None or not self.ready:
+            return False
+        return self._alone.is_set() or time.monotonic() - answered.moment >= _RIDE_SECONDS
+
+    def await_alone(self) -> bool:
+        """Whether windows wait to be answered, or their answers to be published, where nothing else is left to answer: they wait no longer.
 
         Raises:
             StreamFailedError: they could not be answered.
@@ -230,7 +250,13 @@ class Corrections:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-        return bool(self._since)
+        if not self._since:
+            return False
+        if not self._alone.is_set():
+            with self._changed:
+                self._alone.set()
+                self._changed.notify_all()
+        return True
 
     def take(self, cuts: Collection[int]) -> list[StagedResults]:
         """Give the answers to what some cuts have put; they are computed now unless they are there.
@@ -340,11 +366,23 @@ class Corrections:
             windows = ToCorrect.read(self.documents)
             if not windows.cuts:
                 continue
+            began = time.monotonic()
             answered = self._answer(windows)
             self._retries.succeeded()
             with self._changed:
                 self._answered = answered
             self._context.appended.tell()
+            if self._is_endless:
+                self._rest(time.monotonic() - began)
+
+    def _rest(self, took: float) -> None:
+        """Waits after a job that took so many seconds, unless nothing else is left to answer."""
+        until = time.monotonic() + min(_REST_SECONDS, _REST_SHARE * took)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stopping.is_set() or self._alone.is_set() or time.monotonic() >= until,
+                timeout=until - time.monotonic(),
+            )
 
     def _answer(self, windows: ToCorrect) -> _Answered:
         scratch, _ = self._context.layout.staging(self.name, next(self._attempts))

@@ -92,13 +92,13 @@ class WindowLane(CutLane):
 
     @property
     def has_more(self) -> bool:
-        """Whether corrections can be published."""
-        return bool(self._corrections.ready)
+        """Whether corrections are published though no entry has come."""
+        return self._corrections.are_due
 
     @property
     def awaits_more(self) -> bool:
         """Whether windows wait to be corrected."""
-        return self._corrections.are_waiting
+        return self._corrections.await_alone()
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         """The cuts before whose final windows it corrects."""
