@@ -103,8 +103,8 @@ bench-joins-latency: java $(INSTALLED) ## how soon after its newer tuple a joine
 bench-runs: $(INSTALLED) ## sorted runs of tuples: written, merged, mapped and probed
 	$(BIN)/python benchmarks/runs.py
 
-bench-join-kernels: $(INSTALLED) ## joins of sorted runs on one thread, beside DuckDB
-	$(BIN)/python benchmarks/joins_kernels.py
+bench-join-kernels: $(INSTALLED) ## joins of sorted runs on one thread, beside DuckDB; what leaving tuples out would be worth
+	$(call benchmarks,joins_kernels joins_shedding)
 
 bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: pictures, model error, crossover, regret, recovery
 	$(BIN)/python benchmarks/plans.py
