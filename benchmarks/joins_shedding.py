@@ -145,7 +145,7 @@ def main() -> int:
             over = (share - np.mean(ranks > least)) / ties  # noqa: B023
             return lambda number, cut: (
                 (tuples.partners[number][cut] > least)
-                | (  # noqa: B023
+                | (
                     (tuples.partners[number][cut] == least) & (every[number * CUTS + cut] < over)  # noqa: B023
                 )
             )
