@@ -17,8 +17,9 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from penstock.plan.joins import Method
 from penstock.spark.log.runs import write_run_file
 
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 CUTS, KEYS, SEED = 4, 10_000, 7
 ZIPF = (0.0, 0.6, 0.9, 1.05)
 #: the share of the time that is left, and how near the time of a try comes to it
@@ -53,7 +55,7 @@ class Tuples:
     """
 
     cuts: list[list[pa.Table]]
-    partners: list[list[npt.NDArray[np.float64]]]
+    partners: list[list[Floats]]
 
 
 def drawn(rows: int, exponent: float) -> Tuples:
@@ -118,6 +120,25 @@ def in_time(
     return found
 
 
+def random_ones(every: Sequence[Floats], share: float) -> Callable[[int, int], Bools]:
+    """A share of the tuples, by a number between 0 and 1 of each."""
+    return lambda number, cut: every[number * CUTS + cut] < share
+
+
+def valuable_ones(tuples: Tuples, every: Sequence[Floats], share: float) -> Callable[[int, int], Bools]:
+    """The share of the tuples that have the most partners, of those with equally many some."""
+    ranks = np.sort(np.concatenate([np.concatenate(own) for own in tuples.partners]))
+    least = ranks[min(len(ranks) - 1, int((1 - share) * len(ranks)))]
+    more = (share - np.mean(ranks > least)) / np.mean(ranks == least)
+
+    def kept(number: int, cut: int) -> Bools:
+        own = tuples.partners[number][cut]
+        found: Bools = (own > least) | ((own == least) & (every[number * CUTS + cut] < more))
+        return found
+
+    return kept
+
+
 def main() -> int:
     """Measures, prints and judges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -134,22 +155,7 @@ def main() -> int:
         tuples = drawn(rows, exponent)
         rng = np.random.default_rng(SEED + 1)
         every = [rng.random(rows) for _ in range(2 * CUTS)]
-        ranks = np.sort(np.concatenate([np.concatenate(own) for own in tuples.partners]))
-
-        def at_random(share: float) -> Callable[[int, int], Bools]:
-            return lambda number, cut: every[number * CUTS + cut] < share  # noqa: B023
-
-        def by_partners(share: float) -> Callable[[int, int], Bools]:
-            least = ranks[min(len(ranks) - 1, int((1 - share) * len(ranks)))]  # noqa: B023
-            ties = np.mean(ranks == least)  # noqa: B023
-            over = (share - np.mean(ranks > least)) / ties  # noqa: B023
-            return lambda number, cut: (
-                (tuples.partners[number][cut] > least)
-                | (
-                    (tuples.partners[number][cut] == least) & (every[number * CUTS + cut] < over)  # noqa: B023
-                )
-            )
-
+        at_random, by_partners = partial(random_ones, every), partial(valuable_ones, tuples, every)
         measured(work, tuples, at_random(0.1))
         whole, seconds, count = measured(work, tuples, at_random(1.1))
         left = [in_time(work, tuples, LEFT * seconds, how) for how in (at_random, by_partners)]
