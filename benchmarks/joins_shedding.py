@@ -8,12 +8,11 @@ that is left out costs as much there.
 A join that cannot keep up gives 50 % of the rows in half of the time without leaving anything out: later. What is above is all that leaving
 tuples out wins. Seconds are processor time of one thread. The exit code is 1 where an expectation does not hold.
 
-Run: python benchmarks/joins_shedding.py [--quick]
+Run: python benchmarks/joins_shedding.py
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -37,7 +36,8 @@ from penstock.spark.log.runs import write_run_file
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-CUTS, KEYS, SEED = 4, 10_000, 7
+#: ROWS of each stream and cut
+CUTS, ROWS, KEYS, SEED = 4, 50_000, 10_000, 7
 ZIPF = (0.0, 0.6, 0.9, 1.05)
 #: the share of the time that is left, and how near the time of a try comes to it
 LEFT, STEPS = 0.5, 6
@@ -58,19 +58,19 @@ class Tuples:
     partners: list[list[Floats]]
 
 
-def drawn(rows: int, exponent: float) -> Tuples:
+def drawn(exponent: float) -> Tuples:
     """Tuples of keys by Zipf's law."""
     rng = np.random.default_rng(SEED)
     weights = np.arange(1, KEYS + 1) ** -exponent
-    keys = [[rng.choice(KEYS, rows, p=weights / weights.sum()) for _ in range(CUTS)] for _ in TWO]
+    keys = [[rng.choice(KEYS, ROWS, p=weights / weights.sum()) for _ in range(CUTS)] for _ in TWO]
     counts = [np.bincount(np.concatenate(own), minlength=KEYS) for own in keys]
     cuts = [
         [
             pa.table(
                 {
                     f"{stream.name}_k": pa.array(own),
-                    f"{stream.name}_ts": pa.array(cut * CUT + rng.integers(0, CUT, rows), TIME),
-                    f"{stream.name}_x": pa.array(rng.random(rows)),
+                    f"{stream.name}_ts": pa.array(cut * CUT + rng.integers(0, CUT, ROWS), TIME),
+                    f"{stream.name}_x": pa.array(rng.random(ROWS)),
                 }
             )
             for cut, own in enumerate(keys[number])
@@ -141,20 +141,17 @@ def valuable_ones(tuples: Tuples, every: Sequence[Floats], share: float) -> Call
 
 def main() -> int:
     """Measures, prints and judges."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two fifths of the tuples")
-    rows = 20_000 if parser.parse_args().quick else 50_000
     pa.set_cpu_count(1)
     expect = Expectations()
     shown = Table(
         "Zipf", "joined rows", "s", "at random: tuples", "rows", "fewest partners: tuples", "rows",
         title="Joined rows in half of the time, of those of all tuples",
     )  # fmt: skip
-    work = Work("", TWO, (("a_k", "b_k"),), KEYS, pa.int64(), CUTS, rows, (2,), JOIN_TWO, 0.0)
+    work = Work("", TWO, (("a_k", "b_k"),), KEYS, pa.int64(), CUTS, ROWS, (2,), JOIN_TWO, 0.0)
     for exponent in ZIPF:
-        tuples = drawn(rows, exponent)
+        tuples = drawn(exponent)
         rng = np.random.default_rng(SEED + 1)
-        every = [rng.random(rows) for _ in range(2 * CUTS)]
+        every = [rng.random(ROWS) for _ in range(2 * CUTS)]
         at_random, by_partners = partial(random_ones, every), partial(valuable_ones, tuples, every)
         measured(work, tuples, at_random(0.1))
         whole, seconds, count = measured(work, tuples, at_random(1.1))
