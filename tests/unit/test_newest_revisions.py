@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.spark.results.read_plain import _read_newest
+from penstock.spark.results.published_rows import newest_rows_of
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_the_last_rows_of_files_are_read_in_order(
     if not is_whole:
         # older files are not even opened
         files[0].write_bytes(b"")
-    found = _read_newest(files, pa.schema([("n", pa.int64())]), most)
+    found = newest_rows_of(files, pa.schema([("n", pa.int64())]), most)
     assert (found[0].column("n").to_pylist(), found[1]) == (expected, is_whole)

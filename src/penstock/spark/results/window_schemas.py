@@ -216,24 +216,6 @@ def _readable(
     return ReadableView(newest, columns, row, tuple(operators))
 
 
-def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
-    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
-    if is_running_row(readable.row.names):
-        # one that is declared again begins anew
-        return [(readable.operator, None)]
-    several = len(readable.operators) > 1
-    whole = whole_operators(read_published(layout, results_of(stream))) if several else set()
-    found: list[tuple[int, int | None]] = []
-    until: int | None = None
-    for operator, floor in reversed(readable.operators):
-        found.append((operator, until))
-        if floor is None:
-            break
-        if operator in whole:
-            until = floor if until is None else min(until, floor)
-    return found
-
-
 def whole_operators(results: PublishedBatches) -> set[int]:
     """The operators that have been given the tuples of the batches before their first one, by the published results."""
     newest = {each for figures in results.batches for each in figures["whole"]}
@@ -243,19 +225,6 @@ def whole_operators(results: PublishedBatches) -> set[int]:
 def is_running_row(names: Sequence[str]) -> bool:
     """Whether ROW, by the names of its parts, is that of a running view."""
     return names[0] in (WHOLE, SESSION_START)
-
-
-def newest_by(order: Sequence[str], row: Sequence[str]) -> list[str]:
-    """What says which revision of a row counts, the largest one.
-
-    Args:
-        order: the columns of FINAL, of the operator and of REVISION.
-        row: the names of the parts of ROW.
-
-    Returns:
-        All of them; of a running view not FINAL: its rows may change again.
-    """
-    return [*(order[1:] if is_running_row(row) else order)]
 
 
 def own_schema(view: BoundWindow) -> pa.Schema:

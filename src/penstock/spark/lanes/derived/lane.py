@@ -23,7 +23,6 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import RowsBeneath, RunningSource
 from penstock.spark.lanes.derived.groups import groups_of
-from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, timed
 from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
@@ -33,6 +32,7 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, joined, moments, timed
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
     ROW,
@@ -232,7 +232,7 @@ class DerivedLane(CutLane):
         bound = self._bound(view.operator)[view.name]
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
-        told = self._rows.whole(list(paths), result_schema(bound))
+        told = all_rows(paths, result_schema(bound))
         path = written("", beneath.whole()).left(scratch).path
         now = groups_of(self.context.spark, bound, path, beneath.columns)
         return revised_whole(now, told, cut, is_final=is_final, tells_all=tells_all)

@@ -21,7 +21,6 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import RunningSource
-from penstock.spark.lanes.derived.published_rows import PublishedRows
 from penstock.spark.lanes.derived.stream import OPERATORS, DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
@@ -36,6 +35,7 @@ from penstock.spark.log.shards import fixed_shards
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.published_rows import all_rows
 from penstock.spark.results.window_schemas import readable_operator
 from penstock.spark.results.window_staging import written
 from penstock.spark.storage.layout import ROWS_FILES
@@ -77,7 +77,6 @@ class LiveLane(CutLane):
         self._derived = derived
         self._source = derived.source
         self._reader = self.readers[derived.name]
-        self._rows = PublishedRows()
         cores = context.spark.sparkContext.defaultParallelism
         self._shards = fixed_shards(context.layout, derived.name, cores, context.settings.shards)
         self._states = ListedStates(context.layout, derived.name, self._shards)
@@ -181,7 +180,7 @@ class LiveLane(CutLane):
         ends = is_final and (is_whole or bool(files) or told.final != AFTER_ALL)
         work = Work(live.plan, live.ids, live.bound)
         if is_whole or files or ends:
-            changes = self._changes(live, self._rows.whole(files, schema), scratch)
+            changes = self._changes(live, all_rows(files, schema), scratch)
             work = Work(live.plan, live.ids, live.bound, changes, is_whole, ends)
         return work, _Known(max(until, -1 if known is None else known.until), readable.operator)
 
