@@ -1,10 +1,9 @@
-"""The OutrateModel at points computed by hand, printed and corrected, and against the paper's own inequality."""
+"""The OutrateModel at points computed by hand, printed and corrected."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from penstock.optimizer.output_rate import output_rate
 from penstock.optimizer.printed_rates import Form, WindowJoin, unary_rate
@@ -12,9 +11,6 @@ from penstock.plan.joins import Method
 
 #: rA = 10, rB = 20, T = 3, s = 0.01, C_N = 1 ms, C_H = 2 ms, |A| = 5, |B| = 4
 JOIN = WindowJoin((10.0, 20.0), 3.0, 0.01, 0.001, 0.002, (5, 4))
-
-positive = st.floats(0.1, 1000)
-
 
 def test_a_projection_puts_out_what_comes_or_what_it_manages() -> None:
     assert unary_rate(100, 0.005, 1.0) == 100

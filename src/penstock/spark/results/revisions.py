@@ -83,10 +83,10 @@ def parts_of(layout: Layout, stream: str, view: str, readable: ReadableView) -> 
     """
     query = results_of(stream)
     published = read_published(layout, query)
-    # a running view that is declared again begins anew
-    operators = (
-        [(readable.operator, None)] if is_running_row(readable.row.names) else [*reversed(readable.operators)]
-    )
+    operators: Sequence[tuple[int, int | None]] = readable.operators[::-1]
+    if is_running_row(readable.row.names):
+        # one that is declared again begins anew
+        operators = [(readable.operator, None)]
     whole = whole_operators(published) if len(operators) > 1 else set()
     found: list[Part] = []
     until: int | None = None
