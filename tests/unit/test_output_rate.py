@@ -12,6 +12,7 @@ from penstock.plan.joins import Method
 #: rA = 10, rB = 20, T = 3, s = 0.01, C_N = 1 ms, C_H = 2 ms, |A| = 5, |B| = 4
 JOIN = WindowJoin((10.0, 20.0), 3.0, 0.01, 0.001, 0.002, (5, 4))
 
+
 def test_a_projection_puts_out_what_comes_or_what_it_manages() -> None:
     assert unary_rate(100, 0.005, 1.0) == 100
     assert unary_rate(100, 0.01, 1.0) == 100
