@@ -31,7 +31,8 @@ from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.sequences import arrange
 from penstock.plan.arrangement import Arrangement, ArrangementKind
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock_lab.simulate.baselines import extreme_orders, route_by_tickets
 from penstock_lab.simulate.selection import AdaptiveRun, run_adaptive
 

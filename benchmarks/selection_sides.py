@@ -30,7 +30,8 @@ from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.plan.arrangement import Arrangement, ArrangementKind
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from selection_paper import anywhere, encode, first_sequence, non_uniform, query_set, uniform
 
 ROWS = 1 << 16

@@ -39,9 +39,10 @@ from penstock.operators.ingest.map_stage import MapStage, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
 from penstock.operators.windows.shard import Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
 from penstock.spark.engine import Engine

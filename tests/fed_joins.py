@@ -20,11 +20,11 @@ from penstock.spark.lanes.joins.views import demands_on
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.storage.bindings import PlanLog
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.lane_views import RegisteredView, StreamBeginning
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import files_of_batch
+from penstock.spark.storage.spark_files import numbered
 from penstock_lab.generators.joins import EVENT_TIME, JoinGenerator
 
 ROWS, STATIC_ROWS, PARTS = 80, 12, 2

@@ -18,7 +18,7 @@ from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.live.lane import LiveLane
 from penstock.spark.publication.kinds import results_of, rows_of, running_of, view_kind
 from penstock.spark.publication.manifests import published_paths
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.revisions import newest_rows
 from penstock.spark.storage.bindings import RunningDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundOutput, BoundWindow

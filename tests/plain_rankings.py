@@ -11,7 +11,7 @@ from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import PARTIALS, RunningPlan
 from penstock.plan.rankings import KEPT, PLACE_TYPE, ROW_NUMBER, OrderKey, RankedPlan, Ranking
 from penstock.plan.windows import ALL_TIME, Aggregate, ErrorBound
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.revisions import newest_rows
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
 from plain_running import KEYS, MOMENT, RunningStream, told

@@ -24,7 +24,7 @@ from penstock.spark.log.stream_log import StreamLog
 from penstock.spark.publication.kinds import results_of, running_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.bound_views import store_views
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.revisions import newest_rows
 from penstock.spark.storage.bindings import RegisteredWindow, RunningDefinition
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundOutput, BoundWindow

@@ -12,7 +12,7 @@ from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, VALUES, RunningPlan, SessionPlan
 from penstock.operators.windows.spans import SPAN, with_sessions
 from penstock.plan.windows import ALL_TIME, ErrorBound, WindowPlan
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.revisions import newest_rows
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
 from plain_running import AGGREGATES, KEYS, MOMENT, OUTPUTS, PARTS, RunningStream, told

@@ -11,10 +11,10 @@ from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_staging import written
-from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.replaced import ReplacedFiles
+from penstock.stores.durable import checksum_of
 
 
 def stored(

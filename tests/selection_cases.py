@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from penstock.kernels.asc import Codes
 from penstock.operators.coding.regions import CodedSelections, code_selections
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 
 def integer_attributes(n: int) -> tuple[Attribute, ...]:

@@ -12,7 +12,8 @@ from penstock.operators.running.shard import RunningRecord, RunningShard
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.event_times import event_times
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import Envelope, RunningPlan, SessionPlan, WindowProgram
 from penstock.operators.windows.spans import SPAN

@@ -15,8 +15,8 @@ from killing import ended, killed, started
 from penstock.monitor.folder import folder_status
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.read import results
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.spark_files import numbered
 from penstock_lab.servers.cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.chaos, pytest.mark.long]

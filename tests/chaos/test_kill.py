@@ -30,8 +30,8 @@ from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read import changes, results
 from penstock.spark.storage.failpoints import BACKFILL_NAMES, COMPACTION_NAMES, CUT_NAMES, NAMES
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.spark_files import numbered
 from penstock_lab.servers.kafka import KafkaBroker
 from publishing import shown
 

@@ -15,7 +15,8 @@ from penstock.operators.coding.regions import code_selections
 from penstock.operators.selection.asc import AscIndex
 from penstock.optimizer.sequences import HybridArranger, MacroArranger
 from penstock.plan.arrangement import NO_ARROW, Arrangement, ArrangementKind
-from penstock.plan.selection import Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from reference_asc import Reference
 from selection_cases import at_least, at_most, encode, integer_attributes
 

@@ -18,10 +18,10 @@ from penstock.operators.rules.matcher import RuleMatcher, gates
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.plan.patterns import TextPattern, formed, holds
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
 from penstock.plan.trees import ALWAYS, NEVER, EqualTexts, Every, Some, TextSet, Tree
 from penstock.plan.trees import Test as Leaf
-from penstock.plan.value_sets import contains
+from penstock.plan.value_sets import Interval, ValueSet, contains
 from text_cases import FORMS
 
 WORDS = ["", "a", "A", "ab", "aB_c", "b%", "é", "Ωσ", "long text with words"]

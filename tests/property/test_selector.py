@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.operators.selection.selector import Selector, compile_selections
-from penstock.plan.selection import Attribute, Interval, Key, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, Key, ValueSet
 
 UTC = dt.UTC
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 from penstock import Engine
 from penstock.errors import CheckpointError
 from penstock.spark.reporting.catalog import PARTS, known_catalog
-from penstock.spark.results.read import refuse_another_source
+from penstock.spark.reporting.known_streams import refuse_another_source
 from penstock.spark.storage.formats import BINDING, CATALOG
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger

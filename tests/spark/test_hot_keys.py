@@ -25,8 +25,8 @@ from penstock.spark.lanes.joins.task import CellReport
 from penstock.spark.publication import publish
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.run import Run
-from penstock.spark.storage.files import sync_folder
 from penstock.spark.storage.layout import Layout
+from penstock.stores.durable import sync_folder
 from penstock.trigger import Trigger
 from publishing import shown
 

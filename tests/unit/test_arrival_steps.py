@@ -24,7 +24,8 @@ from penstock.operators.windows.arrival_steps import (
 )
 from penstock.operators.windows.clocks import StreamTime
 from penstock.operators.windows.event_times import event_times
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.operators.windows.shard_state import read_state

@@ -28,8 +28,8 @@ from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import NAMES, failpoint
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.spark_files import numbered
 from penstock.spark.tasks.worker import TaskReport
 
 STREAM, BATCHES, ROWS = "s", 4, 6

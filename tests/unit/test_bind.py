@@ -11,7 +11,8 @@ import pytest
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import Derived, Raised
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock.sql.conditions.bind import BoundSelections, bind_selections
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.implicit_casts import refuse_raising

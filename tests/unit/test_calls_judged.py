@@ -20,7 +20,8 @@ from penstock.operators.functions.judging import (
     Judged,
 )
 from penstock.operators.selection.selector import SelectionPlan, compile_selections
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 ROWS = 3_000
 DRAWS = np.random.default_rng(7)

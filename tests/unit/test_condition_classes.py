@@ -10,7 +10,8 @@ from penstock.operators.ingest import condition_classes
 from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import SelectionPlan, Selector, compile_selections
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 ATTRIBUTES = (Attribute("a", pa.int64(), "`a`"), Attribute("b", pa.float64(), "`b`"))
 

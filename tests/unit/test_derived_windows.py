@@ -22,7 +22,6 @@ from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
 from penstock.settings import Settings
 from penstock.spark.lanes.derived.beneath import LaneRows, LaneSource, WindowRows, WindowSource
-from penstock.spark.lanes.derived.published_rows import PublishedRows, joined
 from penstock.spark.lanes.derived.revisions import Worth, revised, revised_whole, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
 from penstock.spark.lanes.joins.progress import STREAMS, followed, progress_of
@@ -30,7 +29,8 @@ from penstock.spark.log.entries import Entry
 from penstock.spark.log.row_log import RowLog, held_rows
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.publish import Publisher
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.published_rows import PublishedRows, joined
+from penstock.spark.results.revisions import newest_rows
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     FINAL,

@@ -14,7 +14,8 @@ import pytest
 
 from penstock.operators.coding.encode import ColumnEncoder, code_type
 from penstock.operators.coding.regions import RegionCoding
-from penstock.plan.selection import Domain, Key
+from penstock.plan.selection import Domain
+from penstock.plan.value_sets import Key
 
 
 def coding(kind: pa.DataType, *constants: Key) -> RegionCoding:

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import last_lines
+from penstock.spark.storage.spark_files import last_lines
 from penstock.spark.tasks.parquet_files import (
     RowGroup,
     RowGroupReader,

@@ -35,7 +35,7 @@ from penstock.spark.results.window_schemas import readable_view
 from penstock.spark.sessions.zone import keep_zone, kept_zone, require_zone
 from penstock.spark.sources.file_watch import FileWatch
 from penstock.spark.storage import formats
-from penstock.spark.storage.bindings import PlanLog, ViewDefinition
+from penstock.spark.storage.bindings import PlanLog, RegisteredWindow, ViewDefinition, WindowDefinition
 from penstock.spark.storage.deadlines import DeadlineRegister, read_deadlines, store_deadlines
 from penstock.spark.storage.documents import CHECKSUM, Place
 from penstock.spark.storage.events import EventLog
@@ -71,6 +71,9 @@ VIEW = BoundWindow(
     (),
     None,
 )
+
+
+REGISTERED = RegisteredWindow(WindowDefinition("v", "of v", ""), 0)
 
 
 @pytest.fixture
@@ -155,12 +158,12 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: layout.programs("s")[3],
     ),
     "OPERATOR_VIEWS": (
-        lambda layout: store_views(layout, "s", 0, [VIEW]),
+        lambda layout: store_views(layout, "s", 0, [VIEW], {"v": REGISTERED}),
         lambda layout: stored_views(layout, "s", 0),
         lambda layout: layout.operators("s")[0],
     ),
     "RESULT_VIEWS": (
-        lambda layout: store_views(layout, "s", 0, [VIEW]),
+        lambda layout: store_views(layout, "s", 0, [VIEW], {"v": REGISTERED}),
         lambda layout: readable_view(layout, "s", "v"),
         lambda layout: layout.result_views("s")[0],
     ),

@@ -19,7 +19,8 @@ from penstock.operators.selection.batch_index import REVIEW_BATCHES, BatchIndex
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
 from penstock.operators.selection.selector import CHUNK_PAIRS, Selector, compile_selections
 from penstock.operators.selection.strategy import FIRST_TRIAL_NS, PATIENCE, PROMISING, StrategyChoice
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 ACCESSES = [frozenset(), frozenset({"probe"}), frozenset({"slice"}), frozenset({"slice", "probe"})]
 

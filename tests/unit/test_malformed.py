@@ -15,7 +15,8 @@ from penstock.operators.ingest.malformed import RecordForm, Repeats, explained, 
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock.settings import Settings
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.storage.layout import Layout

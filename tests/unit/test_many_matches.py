@@ -16,7 +16,8 @@ from penstock.operators.selection.selector import (
     TooManyMatchesError,
     compile_selections,
 )
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 SCHEMA = pa.schema({"a": pa.int32()})
 

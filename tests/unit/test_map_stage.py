@@ -12,8 +12,9 @@ from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamPro
 from penstock.operators.ingest.outcomes import Kind, Outcomes
 from penstock.operators.selection.selector import Strategy, compile_selections
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.pane_stage import PanePlan, PaneProgram
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.operators.windows.pane_plan import PanePlan, PaneProgram
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock.settings import Settings
 
 #: inclusive bounds of `a` by what satisfying them means, and of which view or condition

@@ -19,7 +19,8 @@ from penstock.operators.hashing import key_hashes
 from penstock.operators.windows import held_partials
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.event_times import event_times
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES, Envelope

@@ -19,9 +19,9 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.documents import put_json_if_absent
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.layout import Layout
 from penstock.stores import address
+from penstock.stores.durable import make_folder
 from publishing import stored
 
 STREAM, VIEWS = "s", {"large": ViewDefinition("large", "large:1", "", "TRUE", None)}

@@ -18,7 +18,8 @@ from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows import held_partials, spreading
 from penstock.operators.windows.aggregates import SELECTION, Parts
 from penstock.operators.windows.event_times import event_times
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram, PaneStage
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Part, Satisfied
 from penstock.operators.windows.shard import Envelope
 from penstock.operators.windows.sketches import Sketch, estimates

@@ -12,7 +12,6 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.sessions.file_systems import hadoop_path
 from penstock.spark.sources.probes import FolderProbe
 from penstock.spark.storage import store_paths
-from penstock.spark.storage.files import drop_unbegun, last_lines, numbered
 from penstock.spark.storage.offsets import (
     PlannedBatches,
     files_of_batch,
@@ -23,7 +22,14 @@ from penstock.spark.storage.offsets import (
 )
 from penstock.spark.storage.past import Past, offsets_of_batch, read_offset
 from penstock.spark.storage.spark_checksums import check_metadata, missing_batches
-from penstock.spark.storage.spark_files import remove_file, replace_file, sources_of
+from penstock.spark.storage.spark_files import (
+    drop_unbegun,
+    last_lines,
+    numbered,
+    remove_file,
+    replace_file,
+    sources_of,
+)
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, modified_at, store_path
 from penstock.stores.address import StoreAddress
 from penstock.stores.file_cache import FileCache

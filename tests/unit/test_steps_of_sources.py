@@ -19,7 +19,7 @@ from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.pane_stage import PanePlan, PaneProgram
+from penstock.operators.windows.pane_plan import PanePlan, PaneProgram
 from penstock.operators.windows.shard import LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.selection import SelectionSet
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows

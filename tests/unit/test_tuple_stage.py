@@ -18,7 +18,7 @@ from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram, Tuple
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import Run, RunPlan, write_run
 from penstock.operators.windows.event_times import event_times
-from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.pane_plan import PaneColumn
 from penstock.operators.windows.satisfied import Satisfied
 
 TIME = pa.timestamp("us", "UTC")

@@ -7,8 +7,18 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plan.selection import Interval, Key, ValueSet
-from penstock.plan.value_sets import EVERYTHING, NOTHING, complement, contains, intersect, point, union
+from penstock.plan.value_sets import (
+    EVERYTHING,
+    NOTHING,
+    Interval,
+    Key,
+    ValueSet,
+    complement,
+    contains,
+    intersect,
+    point,
+    union,
+)
 
 KEYS: list[float] = [-math.inf, -1.0, -0.0, 0.0, 0.5, 2.0, math.inf, math.nan]
 PROBES: list[Key | None] = [None, *KEYS, 0.25, 1e9]

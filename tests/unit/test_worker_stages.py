@@ -15,7 +15,8 @@ from penstock.operators.selection.selector import compile_selections
 from penstock.plan import trees
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.plan.patterns import TextPattern
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 from penstock.settings import Settings
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.storage.layout import Layout

@@ -27,7 +27,6 @@ from penstock.spark.storage.bindings import PlanLog
 from penstock.spark.storage.columns import batches_of, metadata_of
 from penstock.spark.storage.deadlines import read_deadlines
 from penstock.spark.storage.documents import read_json, unsealed
-from penstock.spark.storage.files import checksum_of, numbered
 from penstock.spark.storage.formats import (
     BACKFILL,
     BASE,
@@ -64,8 +63,10 @@ from penstock.spark.storage.layout import IDENTITY, STATUS, TUPLES_FILES, Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.refreshed import REFRESHED
 from penstock.spark.storage.spark_checksums import check_summed, missing_batches, summed_files
+from penstock.spark.storage.spark_files import numbered
 from penstock.spark.storage.store_paths import StorePath, opened, size_of, store_path
 from penstock.spark.storage.unions import UNIONS
+from penstock.stores.durable import checksum_of
 from penstock.stores.sqlite_ledger import SqliteView
 
 _Found = TypeVar("_Found")

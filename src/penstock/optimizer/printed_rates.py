@@ -24,18 +24,8 @@ class Form(StrEnum):
     CORRECTED = "corrected"
 
 
-def projection_rate(rate: float, seconds: float) -> float:
-    """Output rate of a projection (section 4.1)."""
-    return unary_rate(rate, seconds, 1.0)
-
-
-def selection_rate(rate: float, seconds: float, selectivity: float) -> float:
-    """Output rate of a selection (section 4.2)."""
-    return unary_rate(rate, seconds, selectivity)
-
-
 def unary_rate(rate: float, seconds: float, share: float) -> float:
-    """Output rate of unary operators that take `seconds` a tuple and let a share of the tuples pass."""
+    """Output rate of unary operators that take `seconds` a tuple and let a share of the tuples pass (sections 4.1 and 4.2)."""
     return share * rate if seconds * rate <= 1 else share / seconds
 
 
@@ -107,13 +97,6 @@ class WindowJoin:
             expired = other * self.window / buckets if is_full and self.scans_to_expire else 0.0
             return self.hash_seconds * (probed / buckets + other * (expired + 1))
         raise ValueError(f"the paper has no formula for the method {method}")
-
-    def hash_wins(self, direction: int) -> bool:
-        """Whether with a full window hash is the cheaper method of a direction, by the paper's inequality."""
-        own, other = self.rates[direction], self.rates[1 - direction]
-        buckets = self.buckets[1 - direction]
-        touched = (own + other) * self.window / buckets + 1
-        return self.nested_seconds / self.hash_seconds > touched / (own * self.window + 2)
 
     def methods(self, at: float | None = None) -> tuple[Method, Method]:
         """The cheaper method of each direction."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from penstock.plan.selection import Query
-    from penstock.plan.trees import Values
+from penstock.plan.selection import Query
+from penstock.plan.trees import Values
 
 
 @dataclass(frozen=True, slots=True)

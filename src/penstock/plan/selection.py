@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from penstock.plan.trees import Tree
-
-#: A value of an attribute's domain: int (INTEGER), float (FLOAT) or bytes (BINARY).
-Key = int | float | bytes
+from penstock.plan.trees import Tree, tested, tests
+from penstock.plan.value_sets import ValueSet
 
 
 class Domain(StrEnum):
@@ -63,24 +59,6 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """Values between two bounds; None is unbounded (and NULL never lies in an interval)."""
-
-    low: Key | None
-    high: Key | None
-    low_closed: bool = True
-    high_closed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ValueSet:
-    """Disjoint intervals in ascending order, and whether NULL belongs to the set."""
-
-    intervals: tuple[Interval, ...]
-    null: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Term:
     """A conjunction: (index of the attribute, ascending; value set) pairs. Empty: always true."""
 
@@ -108,3 +86,10 @@ class SelectionSet:
 
     attributes: tuple[Attribute, ...]
     queries: tuple[Query, ...]
+
+
+def attributes_of(query: Query) -> set[int]:
+    """The indices of the attributes that a query tests."""
+    if query.tree is not None:
+        return {each for test in tests(query.tree) for each in tested(test)}
+    return {attribute for term in query.terms for attribute, _ in term.predicates}

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from penstock.plan.patterns import Form, TextPattern
-from penstock.plan.selection import Query, ValueSet
-from penstock.plan.value_sets import complement, without_null
+from penstock.plan.value_sets import ValueSet, complement, without_null
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +107,3 @@ def tests(tree: Tree) -> Iterator[Test]:
             yield node
         else:
             stack.extend(reversed(node.parts))
-
-
-def attributes_of(query: Query) -> set[int]:
-    """The indices of the attributes that a query tests."""
-    if query.tree is not None:
-        return {each for test in tests(query.tree) for each in tested(test)}
-    return {attribute for term in query.terms for attribute, _ in term.predicates}

@@ -9,8 +9,29 @@ one after it turn open and closed bounds into plain order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from penstock.plan.selection import Interval, Key, ValueSet
+#: a value of an attribute's domain: int (INTEGER), float (FLOAT) or bytes (BINARY).
+Key = int | float | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Values between two bounds; None is unbounded (and NULL never lies in an interval)."""
+
+    low: Key | None
+    high: Key | None
+    low_closed: bool = True
+    high_closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """Disjoint intervals in ascending order, and whether NULL belongs to the set."""
+
+    intervals: tuple[Interval, ...]
+    null: bool = False
+
 
 #: (rank, value, side): rank -1 is before every value, 1 is NaN, 2 is after every value; side 0 is
 #: just before the value, 1 just after it.

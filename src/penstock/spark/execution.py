@@ -29,8 +29,8 @@ from penstock.spark.publication.kinds import running_of
 from penstock.spark.publication.retention import Needed, Retention
 from penstock.spark.recovery.causes import TAKEN_OVER
 from penstock.spark.recovery.supervisor import stop_all
+from penstock.spark.reporting.known_streams import added_columns, refuse_another_source
 from penstock.spark.reporting.status_file import StatusFile
-from penstock.spark.results import read as results
 from penstock.spark.results.cataloguing import CatalogWriter
 from penstock.spark.run_lanes import RunLanes
 from penstock.spark.sessions.build import warm_workers
@@ -322,9 +322,9 @@ class Execution:
             InputError: what the stream reads cannot be used, or does not fit the results there are.
         """
         parts = () if probe is None else probe.parts
-        results.refuse_another_source(self.layout, name, parts)
+        refuse_another_source(self.layout, name, parts)
         self._parts[name] = parts
-        self._added_columns[name] = results.added_columns(self.layout, name, source.schema)
+        self._added_columns[name] = added_columns(self.layout, name, source.schema)
         source.prepare(self.layout, name, self.events, self._progress)
 
     def add_stream(

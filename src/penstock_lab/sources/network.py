@@ -29,11 +29,11 @@ from penstock.spark.sources.reader_options import by_plain_name, plain_option
 from penstock.spark.sources.replay import Pace, ReplaySource, is_prepared
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import make_folder, sync_file
 from penstock.spark.storage.formats import NETWORK
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
 from penstock.spark.tasks.worker import TaskReport
+from penstock.stores.durable import make_folder, sync_file
 from penstock_lab.simulate.networks.readings import (
     ARRIVED,
     BEGINNING,

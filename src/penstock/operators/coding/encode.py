@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from penstock.kernels.encode import encode_bucketed, encode_bytes, encode_direct, order_floats
 from penstock.operators.coding.regions import RegionCoding
-from penstock.plan.selection import Domain, Key
+from penstock.plan.selection import Domain
+from penstock.plan.value_sets import Key
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 #: which rows of a column; None: all

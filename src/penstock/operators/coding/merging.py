@@ -12,7 +12,7 @@ import numpy.typing as npt
 from penstock.kernels.spans import spans
 from penstock.operators.coding.regions import CodedSelections, RegionCoding, order_key
 from penstock.plan.picking import picked
-from penstock.plan.selection import Key
+from penstock.plan.value_sets import Key
 
 Ints = npt.NDArray[np.int64]
 #: what each code of a coding becomes as the low and as the high end of a range

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.arrangement import Arrangement, ArrangementKind
-from penstock.plan.selection import Attribute, Domain, Interval, Key, SelectionSet, ValueSet
-from penstock.plan.trees import attributes_of
+from penstock.plan.selection import Attribute, Domain, SelectionSet, attributes_of
+from penstock.plan.value_sets import Interval, Key, ValueSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)

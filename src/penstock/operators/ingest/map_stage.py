@@ -32,7 +32,8 @@ from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.event_times import EventTimes, event_times, untimed
-from penstock.operators.windows.pane_stage import PaneProgram, PaneStage
+from penstock.operators.windows.pane_plan import PaneProgram
+from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.pane_plan import PaneColumn
 from penstock.operators.windows.satisfied import Satisfied
 
 #: tuples that become a run before their task ends

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from penstock.operators.coding.regions import RegionCoding, region_coding, region_ranges
 from penstock.plan.patterns import Form, TextPattern, escaped
-from penstock.plan.selection import Attribute, SelectionSet, ValueSet
+from penstock.plan.selection import Attribute, SelectionSet
 from penstock.plan.trees import EqualTexts, Every, Test, TextSet, Tree, tests
-from penstock.plan.value_sets import complement
+from penstock.plan.value_sets import ValueSet, complement
 
 Facts = AbstractSet[int]
 #: estimated cost of looking for a rule by a fact: the more tuples have it, the dearer

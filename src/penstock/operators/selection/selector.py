@@ -24,7 +24,8 @@ from penstock.operators.selection.batch_index import MOST_FOUND, BatchIndex
 from penstock.operators.selection.matches import Matches
 from penstock.operators.selection.strategy import TRIAL_ROWS, Side, StrategyChoice
 from penstock.plan.arrangement import Arrangement
-from penstock.plan.selection import Attribute, Interval, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
+from penstock.plan.value_sets import Interval, ValueSet
 
 Strategy = Literal["auto", "index", "asc"]
 #: rows matched at a time before the number of matches a row is known

@@ -6,7 +6,6 @@ Tuples are held until they are worth a group-by, partials until they are worth a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +17,12 @@ from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values,
 from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.event_times import Rows
+from penstock.operators.windows.pane_plan import PanePlan
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.satisfied import Part, Satisfied
 from penstock.operators.windows.shard import PARTIALS, VALUES
 from penstock.operators.windows.spans import SPAN, longs, united, with_sessions
 from penstock.operators.windows.spreading import SET, spread, spread_values
-
-if TYPE_CHECKING:
-    from penstock.operators.windows.pane_stage import PanePlan
 
 #: tuples that are grouped at a time
 _HELD_ROWS = 1 << 20

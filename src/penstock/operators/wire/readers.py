@@ -13,7 +13,6 @@ from google.protobuf.descriptor import Descriptor
 
 from penstock.kernels import avro_records, protobuf_records
 from penstock.kernels.avro_records import read_avro
-from penstock.kernels.compiled import filling
 from penstock.kernels.protobuf_records import read_protobuf
 from penstock.operators.wire.avro_programs import AvroSchema, avro_program
 from penstock.operators.wire.protobuf_programs import Place, protobuf_program
@@ -102,7 +101,7 @@ class AvroReader:
     ) -> tuple[list[Found | None], npt.NDArray[np.int8]]:
         """Read records; see `Reader`."""
         program = self._program
-        values, lengths, has_value, faults = _room(self._slots, len(begins))
+        values, lengths, has_value, faults = room(self._slots, len(begins))
         read_avro(data, begins, ends, program.code, program.branches, values, lengths, has_value, faults)
         has_value[:, faults != 0] = False
         found = [
@@ -131,7 +130,7 @@ class ProtobufReader:
     ) -> tuple[list[Found | None], npt.NDArray[np.int8]]:
         """Read records; see `Reader`."""
         program = self._program
-        values, lengths, has_value, faults = _room(program.slots, len(begins))
+        values, lengths, has_value, faults = room(program.slots, len(begins))
         read_protobuf(
             data,
             begins,
@@ -176,33 +175,13 @@ def misfit(wanted: Sequence[WantedColumn], reader: Reader, has_field: Sequence[b
     return None
 
 
-def _room(
+def room(
     slots: int, records: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
+    """What the kernels fill for some records: values, lengths and whether there is one, by slot; the fault of each record."""
     return (
         np.zeros((slots, records), np.int64),
         np.zeros((slots, records), np.int32),
         np.zeros((slots, records), np.bool_),
         np.empty(records, np.int8),
     )
-
-
-@filling()
-def warm_up() -> None:
-    """Compile or load the kernels, before a process forks or is timed."""
-    from penstock.operators.wire.value_decoder import ValueDecoder
-
-    schema = AvroSchema(
-        '{"type":"record","name":"r","fields":[{"name":"s","type":"string"},'
-        '{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}]}'
-    )
-    wanted = [WantedColumn("s", pa.string(), ("s",)), WantedColumn("d", pa.decimal128(9, 2), ("d",))]
-    framed = pa.array([b"\0\0\0\0\x01\x02a\x02\x01"], pa.binary())
-    ValueDecoder(wanted, AVRO, lambda _, __: (AvroReader(schema, wanted), [True, True]), 100).decode(framed)
-    begins, ends = np.array([0], np.int64), np.array([2], np.int64)
-    firsts, fields = (
-        np.array([0, 1], np.int32),
-        np.array([[1, protobuf_records.VARINT, 0, 0, 0, 0]], np.int32),
-    )
-    clears = np.zeros(1, np.int32)
-    read_protobuf(np.array([8, 1], np.uint8), begins, ends, firsts, fields, clears, *_room(1, 1))

@@ -9,8 +9,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels import protobuf_records
+from penstock.kernels.compiled import filling
+from penstock.kernels.protobuf_records import read_protobuf
 from penstock.kernels.wire_bytes import frames
-from penstock.operators.wire.readers import PROTOBUF, TITLES, Bytes, Places, Reader, WantedColumn, misfit
+from penstock.operators.wire.avro_programs import AvroSchema
+from penstock.operators.wire.readers import (
+    AVRO,
+    PROTOBUF,
+    TITLES,
+    AvroReader,
+    Bytes,
+    Places,
+    Reader,
+    WantedColumn,
+    misfit,
+    room,
+)
 from penstock.operators.wire.wire_types import as_column, lost, texts_valid
 from penstock.plan.spark_types import spark_name
 
@@ -197,3 +212,22 @@ class _Reasons:
     def texts(self) -> list[str]:
         """The reasons of the values that have one."""
         return [self._texts[code] for code in self._codes[self._codes >= 0]]
+
+
+@filling()
+def warm_up() -> None:
+    """Compile or load the kernels, before a process forks or is timed."""
+    schema = AvroSchema(
+        '{"type":"record","name":"r","fields":[{"name":"s","type":"string"},'
+        '{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}}]}'
+    )
+    wanted = [WantedColumn("s", pa.string(), ("s",)), WantedColumn("d", pa.decimal128(9, 2), ("d",))]
+    framed = pa.array([b"\0\0\0\0\x01\x02a\x02\x01"], pa.binary())
+    ValueDecoder(wanted, AVRO, lambda _, __: (AvroReader(schema, wanted), [True, True]), 100).decode(framed)
+    begins, ends = np.array([0], np.int64), np.array([2], np.int64)
+    firsts, fields = (
+        np.array([0, 1], np.int32),
+        np.array([[1, protobuf_records.VARINT, 0, 0, 0, 0]], np.int32),
+    )
+    clears = np.zeros(1, np.int32)
+    read_protobuf(np.array([8, 1], np.uint8), begins, ends, firsts, fields, clears, *room(1, 1))

@@ -6,29 +6,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import groupby
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.ingest.window_views import window_query
 from penstock.spark.log.programs import operators_of
 from penstock.spark.publication.history import Stretch
-from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import PublishedBatches, located, read_published
-from penstock.spark.results.window_schemas import (
-    FINAL,
-    FIRST_REVISION,
-    REVISION,
-    ROW,
-    earlier_operators,
-    marks_in,
-    whole_operators,
-)
+from penstock.spark.publication.kinds import results_of
+from penstock.spark.publication.manifests import PublishedBatches, read_published
+from penstock.spark.results.revisions import last_final
+from penstock.spark.results.window_schemas import earlier_operators, whole_operators
 from penstock.spark.storage.bindings import FROM_THE_START, Beginning, RunningDefinition, WindowDefinition
-from penstock.spark.storage.columns import batches_of, schema_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import read_offset
 
@@ -122,32 +110,13 @@ class Beginnings:
         if not earlier:
             return AFTER_ALL
         operator, floor = earlier[-1]
-        final = self._last_final(definition.name, operator, before.results)
+        final = last_final(self._layout, self._stream, definition.name, operator, before.results)
         if final is None:
             final = BEFORE_ALL if floor is None else floor
         elif floor is not None and operator not in whole_operators(before.results):
             # windows behind its floor lacked tuples and were never final, though later ones were
             final = min(final, floor)
         return min(final, self._oldest_without(operator, before.stretches))
-
-    def _last_final(self, view: str, operator: int, results: PublishedBatches) -> int | None:
-        """End of the last window that an operator called final, microseconds."""
-        kind = view_kind(operator, view)
-        own = [file for file in results.files if file.kind == kind]
-        for _, files in groupby(reversed(own), lambda file: (file.first, file.last)):
-            ends: list[pa.Array] = []
-            for file in files:
-                path = located(self._layout, results_of(self._stream), file)
-                marks = marks_in(schema_of(path).names)
-                final, revision = marks[FINAL], marks[REVISION]
-                for rows in batches_of(path, [ROW, final, revision]):
-                    is_first = pc.less(rows.column(revision), FIRST_REVISION)
-                    told = rows.filter(pc.and_(rows.column(final), is_first))
-                    ends.append(pc.struct_field(told.column(ROW), "end").cast(pa.int64()))
-            last = pc.max(pa.chunked_array(ends, pa.int64()))
-            if last.is_valid:
-                return int(last.as_py())
-        return None
 
     def _oldest_without(self, operator: int, stretches: Sequence[Stretch]) -> int:
         """Smallest event time of the batches since the last one that an operator took part in, or a smaller one."""

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from penstock.operators.functions.judging import CallProgram, CallsProgram
 from penstock.operators.selection.selector import SelectionPlan, compile_selections
 from penstock.plan.calls import Argument
-from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
 from penstock.plan.trees import Every, Test, Values
-from penstock.plan.value_sets import intersect
+from penstock.plan.value_sets import ValueSet, intersect
 from penstock.spark.analysis.arguments import argument, given_type
 from penstock.sql.conditions.bind import BoundSelections
 

@@ -15,8 +15,8 @@ from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
 from penstock.plan.expressions import Derived
+from penstock.plan.selection import attributes_of
 from penstock.plan.spark_types import spark_name
-from penstock.plan.trees import attributes_of
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema

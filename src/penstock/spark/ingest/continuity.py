@@ -5,9 +5,9 @@ from __future__ import annotations
 from penstock.errors import DamagedError
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import LOG_ENTRY, MANIFEST
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.spark_files import numbered
 
 
 def refuse_lost(layout: Layout, stream: str) -> None:

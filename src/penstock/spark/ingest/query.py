@@ -33,9 +33,9 @@ from penstock.spark.sources.watch import SourceState
 from penstock.spark.storage.bindings import PlanLog, ViewDefinition, WindowDefinition
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import drop_unbegun, numbered
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.spark_checksums import check_metadata
+from penstock.spark.storage.spark_files import drop_unbegun, numbered
 from penstock.trigger import Trigger
 
 

@@ -11,7 +11,7 @@ from penstock.errors import InputError
 from penstock.operators.ingest.tuple_stage import TuplePlan, TupleProgram
 from penstock.operators.routing.routers import router_of
 from penstock.operators.runs.run import RunPlan
-from penstock.operators.windows.pane_stage import PaneColumn
+from penstock.operators.windows.pane_plan import PaneColumn
 from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.names import free_name
 from penstock.spark.storage.demands import DemandRegister, NumberedDemand, TupleDemand

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.pane_stage import PaneColumn, PanePlan, PaneProgram
+from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
 from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import OperatorPlan, RunningPlan, SessionPlan, WindowProgram
 from penstock.plan.expressions import Derived, ExpressionHost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -21,7 +21,8 @@ from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.publication.retention import FOREVER, Retention
-from penstock.spark.recovery.retries import Retries, told_of
+from penstock.spark.recovery.retried_thread import RetriedThread
+from penstock.spark.recovery.retries import Retries
 from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import LANE
@@ -89,7 +90,7 @@ class LaneInput(Protocol):
     def is_complete(self) -> bool: ...
 
 
-class Lane(ABC):
+class Lane(RetriedThread):
     """Consumes the logs of streams in a thread of its own, begun again where that helps.
 
     A lane ends by itself once the logs of all its streams are complete, and answered. What fails in it is tried again for as long as the
@@ -107,14 +108,7 @@ class Lane(ABC):
     publisher: Publisher
 
     def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
-        self.name = name
-        self.context = context
-        self.streams = tuple(streams)
-        self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
-        #: what `status` says of it; replaced as a whole
-        self._told: Mapping[str, Any] = {}
-        LANE.put(context.layout.lanes[name], {})
-        self.retries = Retries(
+        retries = Retries(
             streams[0].ingest.stream,
             self.part,
             context.settings,
@@ -122,25 +116,17 @@ class Lane(ABC):
             details=lambda: {"lane": self.name, "views": list(self.views)[:_MOST_NAMED]},
             is_endless=not context.trigger.is_bounded,
         )
-        self._stopping = threading.Event()
+        super().__init__(f"penstock-{name}", retries)
+        self.name = name
+        self.context = context
+        self.streams = tuple(streams)
+        self.readers = {each.stream: LogReader(context.layout.log(each.stream)) for each in streams}
+        #: what `status` says of it; replaced as a whole
+        self._told: Mapping[str, Any] = {}
+        LANE.put(context.layout.lanes[name], {})
         self._finishing = threading.Event()
-        self._failure: BaseException | None = None
         #: whether it has answered all that its logs will ever hold in this run
         self.is_complete = False
-        self._thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{name}")
-
-    def start(self) -> None:
-        """Starts the lane's thread."""
-        self._thread.start()
-
-    @property
-    def active(self) -> bool:
-        """Whether results may still come."""
-        return self._thread.is_alive()
-
-    def prepare_stop(self) -> None:
-        """Says that the streams are about to be stopped: that is no end of them."""
-        self._stopping.set()
 
     def stop(self) -> None:
         """Stops the lane; what is in the logs is answered at the next start."""
@@ -154,27 +140,6 @@ class Lane(ABC):
     def finish(self) -> None:
         """Lets the lane end once it has answered what is in the logs now; see `await_termination`."""
         self._finishing.set()
-
-    def await_termination(self, timeout_seconds: float) -> bool:
-        """Waits for the end; False where the time ran out first.
-
-        Raises:
-            StreamFailedError: something stopped the lane.
-        """
-        has_ended = self.join(timeout_seconds)
-        if self._failure is not None:
-            raise self._failure
-        return has_ended
-
-    def join(self, timeout_seconds: float) -> bool:
-        """Likewise, whatever has ended the lane."""
-        self._thread.join(timeout_seconds)
-        return not self._thread.is_alive()
-
-    @property
-    def failed(self) -> Mapping[str, Any] | None:
-        """What was told of the failure that has ended the lane, or None."""
-        return told_of(self._failure, self.retries)
 
     @property
     def views(self) -> Sequence[str]:
@@ -221,10 +186,6 @@ class Lane(ABC):
         return []
 
     @abstractmethod
-    def _attempt(self) -> None:
-        """Answers until the lane is stopped or has come to its end; what is raised is tried again where that helps."""
-
-    @abstractmethod
     def _halt(self) -> None:
         """Breaks off what the lane's thread is doing; `_stopping` is set. May be called again."""
 
@@ -258,13 +219,9 @@ class Lane(ABC):
         self.publisher.compact_if_due(number, every, self.context.events)
 
     def _run(self) -> None:
-        try:
-            self.retries.run(self._attempt, self._stopping)
-            self.is_complete = self._is_to_end
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self.publisher.close()
+        super()._run()
+        self.is_complete = self._failure is None and self._is_to_end
+        self.publisher.close()
 
 
 @dataclass(frozen=True, slots=True)

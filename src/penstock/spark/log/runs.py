@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from penstock.errors import DamagedError
 from penstock.operators.runs.run import Run, RunPlan, merge_runs, write_run
-from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.store_paths import StorePath, opened
+from penstock.stores.durable import checksum_of
 
 _KIND = "tuples of a log"
 #: what is behind a run: a mark, and the CRC-32 of what is before

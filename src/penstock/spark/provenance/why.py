@@ -17,7 +17,7 @@ from penstock.monitor.figures import shortened
 from penstock.monitor.folder import folder_layout, quarantined_records
 from penstock.provenance import Conjunct, Partners, Why
 from penstock.spark.declaring.declared import Declared, View
-from penstock.spark.declaring.statements import columns_beneath
+from penstock.spark.declaring.view_binding import columns_beneath
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.provenance.joining import joined_rows, partners, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation

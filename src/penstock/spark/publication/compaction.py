@@ -37,13 +37,13 @@ from penstock.spark.publication.merging import LEVELS, Levels, Run, merge, runs_
 from penstock.spark.publication.retention import FOREVER, PARTS, Retention
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.formats import MANIFEST, MERGED_MANIFEST
 from penstock.spark.storage.layout import Layout, is_of_log
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.offsets import REMEDY
 from penstock.spark.storage.replaced import ReplacedFiles
 from penstock.spark.storage.store_paths import StorePath
+from penstock.stores.durable import checksum_of
 
 _log = logging.getLogger(__name__)
 #: batches whose figures are kept: Spark may repeat them

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.spark.publication.kinds import ending_of, name_of, store_of
-from penstock.spark.storage.files import checksum_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, remove_folder
+from penstock.stores.durable import checksum_of
 from penstock.stores.files import Files
 
 #: threads that fetch objects

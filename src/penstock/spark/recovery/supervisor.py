@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError, StoppedOutsideError
 from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
+from penstock.spark.recovery.retried_thread import RetriedThread
 from penstock.spark.recovery.retries import Retries
 
 _LOOK_SECONDS = 0.2
@@ -19,7 +20,7 @@ class SessionEndedError(PenstockError):
     """The query's Spark session was stopped."""
 
 
-class Supervisor:
+class Supervisor(RetriedThread):
     """One streaming query and the thread that follows it.
 
     Args:
@@ -42,33 +43,25 @@ class Supervisor:
         error: Callable[[], BaseException | None],
         is_done: Callable[[], bool],
     ) -> None:
+        super().__init__(name, retries)
         self._spark = spark
         self._begin = begin
         self._look = look
-        self._retries = retries
         self._error = error
         self._is_done = is_done
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
         self._query: StreamingQuery | None = None
         self._fresh = False
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._supervise, daemon=True, name=name)
 
     def start(self) -> None:
         """Starts the query; what goes wrong with that is raised here."""
         self._renew()
-        self._thread.start()
+        super().start()
 
     @property
     def query(self) -> StreamingQuery | None:
         """Spark's query of the newest attempt, or None before the first."""
         return self._query
-
-    @property
-    def active(self) -> bool:
-        """Whether the query runs, or will again."""
-        return self._thread.is_alive()
 
     @property
     def ended_well(self) -> bool:
@@ -84,23 +77,6 @@ class Supervisor:
                 stop_query(self._query)
         if self._thread.ident is not None:
             self._thread.join()
-
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Waits for the end; False where the time ran out first.
-
-        Raises:
-            StreamFailedError: something stopped the query for good.
-        """
-        self._thread.join(timeout_seconds)
-        if self._failure is not None:
-            raise self._failure
-        return not self._thread.is_alive()
-
-    def _supervise(self) -> None:
-        try:
-            self._retries.run(self._attempt, self._stopping)
-        except BaseException as error:
-            self._failure = error
 
     def _attempt(self) -> None:
         if not self._fresh:

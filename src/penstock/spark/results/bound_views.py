@@ -20,7 +20,7 @@ def store_views(
     stream: str,
     operator: int,
     views: Sequence[BoundWindow],
-    registered: Mapping[str, RegisteredWindow] | None = None,
+    registered: Mapping[str, RegisteredWindow],
 ) -> None:
     """Stores the views of an operator, for readers of the output too; durable on return.
 
@@ -34,7 +34,7 @@ def store_views(
         registered: the views as they are registered, by name.
     """
     OPERATOR_VIEWS.put(layout.operators(stream)[operator], {"views": _VIEWS.document(tuple(views))})
-    describe_views(layout, stream, operator, views, registered or {})
+    describe_views(layout, stream, operator, views, registered)
 
 
 def stored_views(layout: Layout, stream: str, operator: int) -> dict[str, BoundWindow]:

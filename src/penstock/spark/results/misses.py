@@ -9,7 +9,7 @@ from penstock.errors import UnknownNameError
 from penstock.spark.publication.kinds import misses_kind, results_of
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.reporting.catalog import find_view
-from penstock.spark.storage.columns import batches_of, conform
+from penstock.spark.results.published_rows import all_rows
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
@@ -52,10 +52,7 @@ def missed_paths(layout: Layout, view: str) -> list[StorePath]:
 
 def missed_windows(layout: Layout, view: str) -> pa.Table:
     """All of them, with the columns of MISSES; raises what `missed_paths` raises."""
-    told = pa.Table.from_batches(
-        [conform(batch, MISSES) for path in missed_paths(layout, view) for batch in batches_of(path)],
-        MISSES,
-    )
+    told = all_rows(missed_paths(layout, view), MISSES)
     is_late = pc.equal(told.column("outcome"), LATE)
     late, missed = told.filter(is_late), told.filter(pc.invert(is_late))
     answered = dict(zip(_windows(late), late.column("answered").cast(pa.int64()).to_pylist(), strict=True))

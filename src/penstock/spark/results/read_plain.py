@@ -18,28 +18,23 @@ from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import published_files, published_paths
+from penstock.spark.publication.manifests import published_files
 from penstock.spark.reporting.catalog import find_rows, find_view, read_catalog
 from penstock.spark.reporting.definitions import DEFINITION, is_selection, number_of
 from penstock.spark.results.joined_rows import LANES, joined_files, joined_schema, marks_of, withdraws
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.published_rows import all_rows, newest_rows_of
+from penstock.spark.results.revisions import Part, parts_of, standing_rows
 from penstock.spark.results.stored_rows import Ints, StoredRows
 from penstock.spark.results.window_schemas import (
     CORRECTED,
     FINAL,
     FIRST_REVISION,
-    OP,
     REVISION,
     ROW,
-    UPSERT,
     MarkNames,
-    ReadableView,
-    marks_in,
     require_readable,
-    result_parts,
 )
-from penstock.spark.storage.columns import batches_of, conform, metadata_of
+from penstock.spark.storage.columns import metadata_of, rows_of
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
 
@@ -161,19 +156,23 @@ def window_revisions(layout: Layout, view: str, most: int) -> tuple[pa.Table, Ma
     if LANES in entry:
         raise UnknownNameError(f"View {name} has no windows.")
     readable = require_readable(layout, entry["stream"], name, entry["id"])
-    table, is_whole = _published(layout, entry["stream"], name, readable, most)
+    newest, *_ = parts_of(layout, entry["stream"], name, readable)
+    table, is_whole = newest_rows_of(newest.files, arrow_schema(readable.schema), most)
     return table, readable.marks, is_whole
 
 
-def _published(
-    layout: Layout, stream: str, view: str, readable: ReadableView, most: int | None
-) -> tuple[pa.Table, bool]:
-    """The newest revisions of a window view's rows, all columns, and whether these are all; `most` None: all."""
-    whole = arrow_schema(readable.schema)
-    files = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
-    if most is None:
-        return pa.Table.from_batches(_read(files, whole), whole), True
-    return _read_newest(files, whole, most)
+def _published(parts: Sequence[Part], schema: pa.Schema, most: int | None) -> tuple[pa.Table, bool]:
+    """The newest revisions of a window view's rows, of each part those that count, and whether these are all; `most` None: all."""
+    found: list[pa.Table] = []
+    is_whole = True
+    for part in parts:
+        if most is None:
+            rows = all_rows(part.files, schema)
+        else:
+            rows, is_all = newest_rows_of(part.files, schema, most)
+            most, is_whole = most - rows.num_rows, is_whole and is_all
+        found.append(part.own(rows))
+    return pa.concat_tables(found[::-1]), is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +251,11 @@ def _selected(
             break
     full = bool(limit) and held >= limit
     told = told_columns(selected[0])
-    count = sum(len(chosen.places(batch)[0]) for batch in _read(_paths(files), told)) if full else held
+    count = (
+        sum(len(chosen.places(batch)[0]) for path, _ in files for batch in rows_of(path, told))
+        if full
+        else held
+    )
     return PlainRows(pa.Table.from_batches(taken, chosen.schema(*selected)), count)
 
 
@@ -260,7 +263,7 @@ def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions
     files, schema = list(joined_files(layout, entry)), arrow_schema(joined_schema(entry))
     if revisions:
         schema = schema.append(marks_of(schema.names).field(0))
-        batches = _read(_paths(files), schema)
+        batches = (batch for path, _ in files for batch in rows_of(path, schema))
     else:
         batches = (part.rows for part in _joined(files, schema, entry).parts())
     taken: list[pa.RecordBatch] = []
@@ -274,7 +277,7 @@ def _joined_rows(layout: Layout, entry: Mapping[str, Any], limit: int, revisions
         marks = _joined(files, marks_of(schema.names), entry)
         count = sum(part.rows.num_rows for part in marks.parts())
     else:
-        count = sum(metadata_of(path).num_rows for path in _paths(files))
+        count = sum(metadata_of(path).num_rows for path, _ in files)
     return PlainRows(pa.Table.from_batches(taken, schema), count)
 
 
@@ -289,10 +292,8 @@ def _joined(
 
     @cache
     def gone() -> pa.ChunkedArray:
-        deleted = [
-            each.filter(pc.equal(each.column(op), DELETE)).column(row) for each in _read(_paths(files), marks)
-        ]
-        return pa.chunked_array(deleted, marks.field(row).type)
+        told = all_rows((path for path, _ in files), marks)
+        return told.filter(pc.equal(told.column(op), DELETE)).column(row)
 
     def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
         is_told = pc.equal(batch.column(op), INSERT)
@@ -301,10 +302,6 @@ def _joined(
         return places.to_numpy().astype(np.int64), batch.take(places).select(schema.names)
 
     return StoredRows(schema, files, pa.unify_schemas([schema, marks]), pick)
-
-
-def _paths(files: Sequence[tuple[StorePath, int]]) -> list[StorePath]:
-    return [path for path, _ in files]
 
 
 def _columns(layout: Layout, entry: Mapping[str, Any]) -> tuple[pa.Schema, Mapping[str, FieldPath]] | None:
@@ -377,16 +374,15 @@ def _window_rows(
     revisions: bool,
     final_only: bool,
     most_read: int | None,
-) -> PlainRows | None:
+) -> PlainRows:
     stream = entry["stream"]
     readable = require_readable(layout, stream, view, entry["id"])
-    if not revisions and len(result_parts(layout, stream, readable)) > 1:
-        return None
+    parts = parts_of(layout, stream, view, readable)
     whole = arrow_schema(readable.schema)
     names = [name for name in whole.names if name != ROW] if revisions else readable.columns.names
     schema = pa.schema([whole.field(name) for name in names])
-    table, is_whole = _published(layout, stream, view, readable, most_read)
-    rows = table if revisions else _newest(table)
+    table, is_whole = _published(parts[:1] if revisions else parts, whole, most_read)
+    rows = table if revisions else standing_rows(table)
     if final_only:
         marks = readable.marks
         rows = rows.filter(pc.field(marks[FINAL]))
@@ -426,38 +422,3 @@ def _is_sortable(kind: pa.DataType) -> bool:
     return bool(
         types.is_integer(kind) or types.is_string(kind) or types.is_date(kind) or types.is_timestamp(kind)
     )
-
-
-def _read(files: Sequence[StorePath], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of files with the columns of a schema; a column that a file lacks is NULL."""
-    for path in files:
-        for batch in batches_of(path, schema.names):
-            yield conform(batch, schema)
-
-
-def _read_newest(files: Sequence[StorePath], schema: pa.Schema, most: int) -> tuple[pa.Table, bool]:
-    """The last rows of files, `most` at the most, and whether these are all; other row groups are not read."""
-    groups: list[tuple[StorePath, int]] = []
-    rows = 0
-    for path in reversed(files):
-        if rows > most:
-            break
-        metadata = metadata_of(path)
-        for group in reversed(range(metadata.num_row_groups)):
-            if rows > most:
-                break
-            groups.append((path, group))
-            rows += metadata.row_group(group).num_rows
-    batches = (
-        conform(batch, schema)
-        for path, group in reversed(groups)
-        for batch in batches_of(path, schema.names, [group])
-    )
-    table = pa.Table.from_batches(batches, schema)
-    return table.slice(max(0, rows - most)), rows <= most
-
-
-def _newest(table: pa.Table) -> pa.Table:
-    """The newest revision of each row, a final one before others; those withdrawn left out."""
-    newest = newest_rows(table)
-    return newest.filter(pc.equal(newest.column(marks_in(newest.column_names)[OP]), UPSERT))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.spark.storage.columns import batches_of, conform, metadata_of
+from penstock.spark.storage.columns import metadata_of, rows_of
 from penstock.spark.storage.store_paths import StorePath
 
 Ints = npt.NDArray[np.int64]
@@ -99,8 +99,8 @@ class StoredRows:
 
     def _read(self, path: StorePath, group: int, place: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of a row group with the columns that are read; a column that the file lacks is NULL."""
-        for batch in batches_of(path, self.stored.names, [group]):
-            yield place, conform(batch, self.stored)
+        for batch in rows_of(path, self.stored, [group]):
+            yield place, batch
             place += batch.num_rows
 
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
 
 from penstock.plan.names import free_name
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
-from penstock.spark.publication.kinds import results_of, view_kind
-from penstock.spark.publication.manifests import published_paths
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
+from penstock.spark.results.revisions import parts_of, standing_frame
 from penstock.spark.results.window_schemas import (
     BEFORE,
     CORRECTED,
@@ -32,12 +29,9 @@ from penstock.spark.results.window_schemas import (
     OP,
     REVISION,
     ROW,
-    UPSERT,
     ReadableView,
     mark_names,
-    newest_by,
     require_readable,
-    result_parts,
     result_schema,
     row_type,
 )
@@ -49,8 +43,6 @@ _PASSES = "__penstock_passes"
 #: of a group of a view with HAVING: whether it passed in the revision before, and 1, 0 or -1 by how it changes the number of results
 _PASSED = "__penstock_passed"
 _CHANGE = "__penstock_change"
-_OPERATOR = "__penstock_operator"
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +107,7 @@ def window_results(
     definition: str,
     final_only: bool = False,
 ) -> DataFrame:
-    """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns.
-
-    Of a view that went and came back a row that was final before it went stays until the operator that answers it now
-    has the tuples of the batches in between, or has a final row too.
+    """The newest revision of each row of a window view, those withdrawn left out, with the view's own columns; see `parts_of`.
 
     Args:
         spark: the session.
@@ -133,19 +122,10 @@ def window_results(
     """
     readable = require_readable(layout, stream, view, definition)
     every = [
-        window_revisions(spark, layout, stream, view, replace(readable, operator=operator))
-        .where(F.lit(True) if until is None else _ends_by(readable, until))
-        .withColumn(_OPERATOR, F.lit(operator))
-        for operator, until in result_parts(layout, stream, readable)
+        part.own_frame(published_frame(spark, readable.schema, part.files), readable)
+        for part in parts_of(layout, stream, view, readable)
     ]
-    marks = readable.marks
-    order = [
-        F.col(each).desc()
-        for each in newest_by((marks[FINAL], _OPERATOR, marks[REVISION]), readable.row.names)
-    ]
-    newest = Window.partitionBy(ROW).orderBy(*order)
-    rows = reduce(DataFrame.union, every).withColumn(_PASSES, F.row_number().over(newest))
-    kept = rows.where((F.col(_PASSES) == 1) & (F.col(marks[OP]) == UPSERT))
+    kept, marks = standing_frame(reduce(DataFrame.union, every), readable), readable.marks
     own = [F.col(quoted(name)) for name in readable.columns.names]
     if not final_only:
         return kept.select(*own)
@@ -160,23 +140,12 @@ def window_changes(spark: SparkSession, layout: Layout, stream: str, view: str, 
     return window_revisions(spark, layout, stream, view, readable).drop(ROW)
 
 
-def _ends_by(readable: ReadableView, until: int) -> Column:
-    """Whether a row's window ends by a time in microseconds."""
-    moment = F.timestamp_micros(F.lit(until))
-    if isinstance(readable.row["end"].dataType, TimestampNTZType):
-        days, rest = divmod(until, _DAY)
-        length = F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), F.lit(Decimal(rest) / 1_000_000))
-        moment = F.lit("1970-01-01").cast("timestamp_ntz") + length
-    return F.col(f"{ROW}.end") <= moment
-
-
 def window_revisions(
     spark: SparkSession, layout: Layout, stream: str, view: str, readable: ReadableView
 ) -> DataFrame:
     """Every revision that the newest operator of a window view has published: its own columns, the marks and ROW."""
-    paths = list(published_paths(layout, results_of(stream), view_kind(readable.operator, view)))
-    schema: StructType = readable.schema
-    return published_frame(spark, schema, paths)
+    newest, *_ = parts_of(layout, stream, view, readable)
+    return published_frame(spark, readable.schema, newest.files)
 
 
 def _results(spark: SparkSession, view: BoundWindow, raw: DataFrame) -> DataFrame:

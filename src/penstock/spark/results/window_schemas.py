@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -68,14 +68,12 @@ class ReadableView:
         row: the type of ROW.
         operators: all that have answered it as it is defined now, with what each leaves to those before it: the
             windows that end by a time in microseconds; None: no window. The newest is the last.
-        is_defined: whether it is known by which definition that operator answers it.
     """
 
     operator: int
     columns: StructType
     row: StructType
     operators: tuple[tuple[int, int | None], ...] = ()
-    is_defined: bool = True
 
     @property
     def schema(self) -> StructType:
@@ -112,7 +110,7 @@ def describe_views(
             "columns": spark_schema(own_schema(view)).jsonValue(),
             "row": spark_type(row_type(view)).jsonValue(),
             "marks": mark_names(own_schema(view).names),
-            **_registration(registered.get(view.plan.name)),
+            **_registration(registered[view.plan.name]),
         }
         for view in views
     }
@@ -128,9 +126,7 @@ def _read_described(layout: Layout, stream: str, operator: int) -> dict[str, Any
     return {} if document is None else dict(document["views"])
 
 
-def _registration(window: RegisteredWindow | None) -> dict[str, Any]:
-    if window is None:
-        return {"definition": None, "floor": None}
+def _registration(window: RegisteredWindow) -> dict[str, Any]:
     floor = window.beginning.floor if window.beginning is not None else None
     return {"definition": window.definition.id, "floor": floor}
 
@@ -156,10 +152,8 @@ def readable_view(layout: Layout, stream: str, view: str) -> ReadableView | None
     for operator in reversed(layout.result_views(stream).numbers()):
         views = _read_described(layout, stream, operator)
         if view in views:
-            definition = views[view]["definition"]
-            if definition is None:
-                return replace(_readable(views[view], [(operator, None)], operator), is_defined=False)
-            return _readable(views[view], earlier_operators(layout, stream, view, definition), operator)
+            own = earlier_operators(layout, stream, view, views[view]["definition"])
+            return _readable(views[view], own, operator)
     return None
 
 
@@ -167,9 +161,7 @@ def readable_definition(layout: Layout, stream: str, view: str, definition: str)
     """A window view as one definition of it says; None where that has answered nothing yet."""
     own = earlier_operators(layout, stream, view, definition)
     if not own:
-        newest = readable_view(layout, stream, view)
-        # operators of views with a deadline said no definition once
-        return newest if newest is not None and not newest.is_defined else None
+        return None
     operator = own[-1][0]
     return _readable(_read_described(layout, stream, operator)[view], own, operator)
 
@@ -216,24 +208,6 @@ def _readable(
     return ReadableView(newest, columns, row, tuple(operators))
 
 
-def result_parts(layout: Layout, stream: str, readable: ReadableView) -> list[tuple[int, int | None]]:
-    """The operators whose rows make up the results, each with the end of the last window that counts, if any."""
-    if is_running_row(readable.row.names):
-        # one that is declared again begins anew
-        return [(readable.operator, None)]
-    several = len(readable.operators) > 1
-    whole = whole_operators(read_published(layout, results_of(stream))) if several else set()
-    found: list[tuple[int, int | None]] = []
-    until: int | None = None
-    for operator, floor in reversed(readable.operators):
-        found.append((operator, until))
-        if floor is None:
-            break
-        if operator in whole:
-            until = floor if until is None else min(until, floor)
-    return found
-
-
 def whole_operators(results: PublishedBatches) -> set[int]:
     """The operators that have been given the tuples of the batches before their first one, by the published results."""
     newest = {each for figures in results.batches for each in figures["whole"]}
@@ -243,19 +217,6 @@ def whole_operators(results: PublishedBatches) -> set[int]:
 def is_running_row(names: Sequence[str]) -> bool:
     """Whether ROW, by the names of its parts, is that of a running view."""
     return names[0] in (WHOLE, SESSION_START)
-
-
-def newest_by(order: Sequence[str], row: Sequence[str]) -> list[str]:
-    """What says which revision of a row counts, the largest one.
-
-    Args:
-        order: the columns of FINAL, of the operator and of REVISION.
-        row: the names of the parts of ROW.
-
-    Returns:
-        All of them; of a running view not FINAL: its rows may change again.
-    """
-    return [*(order[1:] if is_running_row(row) else order)]
 
 
 def own_schema(view: BoundWindow) -> pa.Schema:

@@ -14,7 +14,7 @@ from penstock.operators.ingest import json_decode
 from penstock.operators.rules import matcher as rules
 from penstock.operators.selection import selector as selection
 from penstock.operators.windows import required_slack, spreading
-from penstock.operators.wire import readers
+from penstock.operators.wire import value_decoder
 
 if __name__ == "__main__":
     for module in ("windows.shard_task", "deadlines.orders"):
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     selection.warm_up()
     rules.warm_up()
     json_decode.warm_up()
-    readers.warm_up()
+    value_decoder.warm_up()
     required_slack.warm_up()
     spreading.warm_up()
     # a worker collects garbage after every task: let it pass over all that is loaded here

@@ -22,11 +22,11 @@ from penstock.errors import DamagedError
 from penstock.monitor.figures import counted
 from penstock.spark.storage.documents import sealed, unsealed
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import last_lines, replace_bytes
 from penstock.spark.storage.formats import READ_FILES, VERSION
-from penstock.spark.storage.spark_files import sources_of
+from penstock.spark.storage.spark_files import last_lines, sources_of
 from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.tasks.parquet_files import Stamp, local_path, other_kind
+from penstock.stores.durable import replace_bytes
 
 _PERIOD_SECONDS = 10.0
 #: a look may take one part in so many of the time

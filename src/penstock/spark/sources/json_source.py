@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,13 +22,10 @@ from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.settings import Settings
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.long_lines import COMPRESSED, long_lines
-from penstock.spark.sources.source import BoundBatch, DataFrameSource, Progress, untold
+from penstock.spark.sources.source import BoundBatch, DataFrameSource, SimpleSource
 from penstock.spark.sources.stored_fields import StoredFields
-from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.offsets import times_of_batch
 from penstock.spark.storage.past import Past
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, ORIGIN
@@ -45,7 +41,7 @@ _TASKS_A_CORE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource:
+class JsonSource(SimpleSource):
     """A local folder of JSON lines, read with no option of Spark's reader.
 
     Attributes:
@@ -57,7 +53,6 @@ class JsonSource:
         fields: how the columns are taken from the records; None: each has a field of its name.
     """
 
-    is_finite: ClassVar[bool] = False
     behind: DataFrameSource
     records: Callable[[SparkSession], DataFrame]
     apart: Callable[[DataFrame], DataFrame]
@@ -95,9 +90,6 @@ class JsonSource:
             apart=lambda frame: fields.of(apart(frame)),
             fields=fields,
         )
-
-    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
-        """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The streaming frame; of a batch that workers read only its files are asked for.
@@ -138,17 +130,6 @@ class JsonSource:
         """In the worker's own JSON decoder, or behind Spark's."""
         why = self._why_not(derived)
         return f"slower path: {why}" if why else "fast path: Python workers read and decode the JSON files"
-
-    def named(self, cause: Cause) -> Cause:
-        """As it is."""
-        return cause
-
-    def exhausted(self) -> bool:
-        """Left to Spark."""
-        return True
-
-    def close(self) -> None:
-        """Nothing to end."""
 
     @property
     def _stored(self) -> StructType:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.operators.windows.arrival_steps import OffsetSteps
 from penstock.settings import Settings
-from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.event_times import StoredTimes
-from penstock.spark.sources.source import BoundBatch, Progress, untold
-from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.layout import Layout
+from penstock.spark.sources.source import BoundBatch, SimpleSource
 from penstock.spark.storage.past import CannotReadAgainError, Past, offsets_of_batch
 from penstock.spark.tasks.json_stage import TIMESTAMP
 
@@ -23,7 +19,7 @@ _RECORD = ("value", "topic", "partition", "offset", TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaRecords:
+class KafkaRecords(SimpleSource):
     """The records of topics.
 
     Attributes:
@@ -36,7 +32,6 @@ class KafkaRecords:
         times: how the event time is stored; None: as a timestamp.
     """
 
-    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     load: Callable[[SparkSession], DataFrame]
@@ -44,9 +39,6 @@ class KafkaRecords:
     one_topic: bool = False
     load_again: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
     times: StoredTimes | None = None
-
-    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
-        """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Kafka's records."""
@@ -58,17 +50,6 @@ class KafkaRecords:
             raise CannotReadAgainError("Penstock reads the records once")
         for records in self.load_again(spark, past):
             yield records.select(*_RECORD)
-
-    def named(self, cause: Cause) -> Cause:
-        """As it is."""
-        return cause
-
-    def exhausted(self) -> bool:
-        """Left to Spark."""
-        return True
-
-    def close(self) -> None:
-        """Nothing to end."""
 
     @property
     def stored(self) -> StructType:

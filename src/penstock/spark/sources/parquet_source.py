@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -23,15 +22,12 @@ from penstock.operators.ingest.arrivals import FILE
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.recovery.causes import Cause
 from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.offenders import CHECKED, NONE_PASSED_OVER, offenders, rows_aside, why_not
 from penstock.spark.sources.parquet_rescue import UNREADABLE, in_types, rescue
 from penstock.spark.sources.patterns import by_name, is_pattern, table_path
-from penstock.spark.sources.source import BoundBatch, Progress, untold
-from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.layout import Layout
+from penstock.spark.sources.source import BoundBatch, SimpleSource
 from penstock.spark.storage.offsets import files_of_batch
 from penstock.spark.storage.past import Past
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP
@@ -62,7 +58,7 @@ _LEAST_ROWS_A_CORE, _LEAST_GROUPS_A_CORE = 2_000, 8
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(SimpleSource):
     """A folder of Parquet files, read in the scan where plan and file allow it.
 
     Attributes:
@@ -74,7 +70,6 @@ class ParquetSource:
         times: how the event time is stored; None: as a timestamp.
     """
 
-    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     path: str
@@ -85,9 +80,6 @@ class ParquetSource:
     def timed(self, times: StoredTimes) -> ParquetSource:
         """The source with its event time as a TIMESTAMP."""
         return replace(self, schema=times.schema, times=times)
-
-    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
-        """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """One row a new file: its path."""
@@ -148,17 +140,6 @@ class ParquetSource:
         if not self._reads_times:
             return "slower path: only Spark reads the format of the event time"
         return "fast path: Python workers read the compared columns of the Parquet files"
-
-    def named(self, cause: Cause) -> Cause:
-        """As it is."""
-        return cause
-
-    def exhausted(self) -> bool:
-        """Spark sees every file that is there."""
-        return True
-
-    def close(self) -> None:
-        """Nothing to end."""
 
     def _scans(self, derived: tuple[Derived, ...]) -> bool:
         return self.in_scan and not derived and self._reads_times

@@ -15,7 +15,7 @@ from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets
 from penstock.spark.sources.listing import files_read
 from penstock.spark.sources.patterns import is_pattern
-from penstock.spark.storage.files import numbered
+from penstock.spark.storage.spark_files import numbered
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.script.statements import CreateTable
 

@@ -32,17 +32,13 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.sources.parquet_source import ParquetSource
 from penstock.spark.sources.source import BoundBatch, Progress, untold
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import (
-    make_folder,
-    numbered,
-    sync_file,
-    sync_folder,
-)
 from penstock.spark.storage.formats import SCHEDULE
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import Past
+from penstock.spark.storage.spark_files import numbered
 from penstock.spark.tasks.worker import TaskReport
 from penstock.sql.script.statements import CreateTable
+from penstock.stores.durable import make_folder, sync_file, sync_folder
 
 #: seconds of playing time that one chunk covers where the speed is finite
 _CHUNK_SECONDS = 1.0

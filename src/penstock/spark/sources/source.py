@@ -226,8 +226,29 @@ class TimedSource(Source, Protocol):
         ...
 
 
+class SimpleSource:
+    """What sources have in common that Spark alone follows: there is nothing to get ready, and nothing to end."""
+
+    __slots__ = ()
+    is_finite: ClassVar[bool] = False
+
+    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
+        """Nothing to get ready."""
+
+    def named(self, cause: Cause) -> Cause:
+        """As it is."""
+        return cause
+
+    def exhausted(self) -> bool:
+        """Spark sees all that there is."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
 @dataclass(frozen=True, slots=True)
-class DataFrameSource:
+class DataFrameSource(SimpleSource):
     """Any streaming DataFrame.
 
     Attributes:
@@ -244,7 +265,6 @@ class DataFrameSource:
         reopen: gives frames like `open` of what was read before, of other sources; None where nobody can.
     """
 
-    is_finite: ClassVar[bool] = False
     schema: StructType
     event_time: str | None
     open: Callable[[SparkSession], DataFrame]
@@ -255,9 +275,6 @@ class DataFrameSource:
     form: RecordForm = PLAIN
     stamp: str | None = None
     reopen: Callable[[SparkSession, Past], Iterable[DataFrame]] | None = None
-
-    def prepare(self, layout: Layout, stream: str, events: EventLog, progress: Progress = untold) -> None:
-        """Nothing to get ready."""
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The streaming frame."""
@@ -287,17 +304,6 @@ class DataFrameSource:
     def place(self, derived: tuple[Derived, ...]) -> str:  # noqa: ARG002 - one place for every plan
         """Always behind the DataFrame."""
         return f"slower path: {self.why}"
-
-    def named(self, cause: Cause) -> Cause:
-        """As it is."""
-        return cause
-
-    def exhausted(self) -> bool:
-        """Left to Spark."""
-        return True
-
-    def close(self) -> None:
-        """Nothing to end."""
 
     def timed(self, times: StoredTimes) -> DataFrameSource:
         """The source with its event time as a TIMESTAMP."""

@@ -21,11 +21,10 @@ from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.kafka_admin import KafkaAdmin, Offsets, subscribed
 from penstock.spark.sources.source import BoundBatch, Progress, TimedSource, untold
 from penstock.spark.storage.events import EventLog
-from penstock.spark.storage.files import numbered
 from penstock.spark.storage.formats import TOPICS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
-from penstock.spark.storage.spark_files import remove_file, replace_file
+from penstock.spark.storage.spark_files import numbered, remove_file, replace_file
 from penstock.spark.tasks.worker import TaskReport
 
 

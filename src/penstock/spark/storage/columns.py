@@ -75,3 +75,11 @@ def batches_of(
             if batch is None:
                 return
             yield batch
+
+
+def rows_of(
+    path: StorePath, schema: pa.Schema, row_groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file with the columns of a schema, see `conform`; arguments and errors as of `batches_of`."""
+    for batch in batches_of(path, schema.names, row_groups):
+        yield conform(batch, schema)

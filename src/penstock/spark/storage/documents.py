@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import put_bytes_if_absent
 from penstock.spark.storage.ledger_documents import StoredDocument, parsed
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, replace_content
+from penstock.stores.durable import put_bytes_if_absent
 
 #: where a document is: a file, or a document of the ledger
 Place = StorePath | StoredDocument

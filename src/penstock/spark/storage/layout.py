@@ -23,7 +23,6 @@ from penstock.errors import (
     StoreFailedError,
 )
 from penstock.spark.storage.documents import put_json_if_absent, read_json, replace_json
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.formats import other_version
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.ledgers import LedgerFolder, RunLedger
@@ -35,6 +34,7 @@ from penstock.spark.storage.spark_checkpoints import (
 )
 from penstock.spark.storage.store_paths import ObjectPath, StorePath, files_in, remove_folder, store_path
 from penstock.spark.storage.stored_log import StoredLog
+from penstock.stores.durable import make_folder
 from penstock.stores.files import Files
 from penstock.stores.ledger import Writer
 

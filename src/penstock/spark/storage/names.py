@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from penstock.errors import InputError
 
@@ -16,14 +16,9 @@ _MARKED = re.compile(r"[/\\*?\[\]{}%]|^\.")
 def on_disk(name: str) -> str:
     """A name as that of a folder or file: as it is but for characters that mean something in a path, which are `%XX`.
 
-    Different names stay different; `from_disk` gives a name back.
+    Different names stay different.
     """
     return _MARKED.sub(lambda found: quote(found.group(), safe="") if found.group() != "." else "%2E", name)
-
-
-def from_disk(name: str) -> str:
-    """The name that `on_disk` made a folder's or file's."""
-    return unquote(name)
 
 
 def check_name(what: str, name: str) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import CheckpointError
-from penstock.spark.storage.files import last_lines, numbered, sync_file, sync_folder
+from penstock.spark.storage.spark_files import last_lines, numbered
 from penstock.spark.storage.store_paths import StorePath, modified_at
+from penstock.stores.durable import sync_file, sync_folder
 
 #: what to do where a checkpoint was set back
 REMEDY = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.spark.storage.files import make_folder
 from penstock.spark.storage.store_paths import StorePath, remove_folder, replace_content
+from penstock.stores.durable import make_folder
 
 #: what Spark writes, in the order of copying: it writes a batch's commit last, so no copy has a commit without its offsets
 _COPIED = ("commits/*", "offsets/*", "sources/*/*", "metadata")

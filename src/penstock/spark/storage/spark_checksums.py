@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import DamagedError
-from penstock.spark.storage.files import numbered
+from penstock.spark.storage.spark_files import numbered
 from penstock.spark.storage.store_paths import StorePath
 
 #: of a file of checksums: what it begins with, and how many bytes each checksum is of

@@ -21,7 +21,7 @@ from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.java_regex import UnprovenError, parse, tests_words
 from penstock.plan.names import free_name
 from penstock.plan.patterns import TextPattern, holds
-from penstock.plan.selection import Attribute, Query, SelectionSet, Term, ValueSet
+from penstock.plan.selection import Attribute, Query, SelectionSet, Term
 from penstock.plan.spark_types import spark_name
 from penstock.plan.trees import Tree
 from penstock.plan.value_sets import (
@@ -31,6 +31,7 @@ from penstock.plan.value_sets import (
     NOTHING,
     NULL,
     TRUE,
+    ValueSet,
     complement,
     intersect,
     union,

@@ -29,8 +29,7 @@ from operator import eq, ge, gt, le, lt
 
 import pyarrow as pa
 
-from penstock.plan.selection import Interval, Key, ValueSet
-from penstock.plan.value_sets import FALSE, NOT_NULL, NOTHING, TRUE, point, union
+from penstock.plan.value_sets import FALSE, NOT_NULL, NOTHING, TRUE, Interval, Key, ValueSet, point, union
 from penstock.sql.text.literals import (
     EPOCH,
     LONG_MAX,

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from penstock.plan.selection import ValueSet
 from penstock.plan.trees import ALWAYS, NEVER, Every, Some, Test, Tree, Values, not_null, others
-from penstock.plan.value_sets import EVERYTHING, intersect, union
+from penstock.plan.value_sets import EVERYTHING, ValueSet, intersect, union
 from penstock.sql.conditions.nodes import Condition, Is, Junction, Not, Predicate
 
 #: attribute index -> values; a conjunction

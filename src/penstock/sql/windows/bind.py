@@ -18,7 +18,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, tokenize
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import AggregateCall
-from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.group_expressions import without_parentheses
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -381,8 +381,6 @@ def _bare(kind: pa.DataType) -> str:
 
 def _single_name(text: str) -> str | None:
     """The name in upper case that is all of a text, parentheses apart."""
-    tokens = tokenize(text)
-    while in_parentheses(tokens):
-        tokens = tokens[1:-1]
+    tokens = without_parentheses(tokenize(text))
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     return None if name is None else name.upper()

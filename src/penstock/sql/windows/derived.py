@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot.tokenizer_core import Token
-
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, tokenize
 from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_SESSION
-from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.group_expressions import in_parentheses, without_parentheses
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
 
@@ -109,7 +107,9 @@ def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
     )
     if query.is_running:
         return replace(query, over=BeneathJoin("", kind))
-    tokens = _bare(tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script))
+    tokens = without_parentheses(
+        tokenize(query.time_clause.text, query.time_clause.start, query.time_clause.script)
+    )
     name = name_of(tokens[0]) if len(tokens) == 1 else None
     if name is None:
         place = query.time_clause
@@ -132,17 +132,10 @@ def _refuse_hints(query: WindowQuery, message: str) -> None:
 
 def _without_window_time(clause: Clause) -> tuple[Clause, bool]:
     """The argument of `window_time`, where that is what a clause calls, and whether it is; else the clause."""
-    tokens = _bare(tokenize(clause.text, clause.start, clause.script))
+    tokens = without_parentheses(tokenize(clause.text, clause.start, clause.script))
     is_last = is_call(tokens, 0) and tokens[0].text.lower() == "window_time" and in_parentheses(tokens[1:])
-    tokens = _bare(tokens[2:-1]) if is_last else tokens
+    tokens = without_parentheses(tokens[2:-1]) if is_last else tokens
     if not tokens:
         return clause, False
     start, end = tokens[0].start, tokens[-1].end + 1
     return Clause(clause.text[start:end], clause.script, clause.start + start), is_last
-
-
-def _bare(tokens: list[Token]) -> list[Token]:
-    """Tokens without parentheses around them."""
-    while in_parentheses(tokens):
-        tokens = tokens[1:-1]
-    return tokens

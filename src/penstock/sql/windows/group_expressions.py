@@ -67,7 +67,7 @@ class GroupExpressions:
         self._source = source
         self._users = users
         self._keys = sorted(
-            ((_words(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
+            ((spelled(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
         )
         self._found: dict[tuple[object, ...], AggregateCall] = {}
 
@@ -231,6 +231,18 @@ def refuse_call(
         raise clause.error(UnsupportedError, f"{what}. {allowed}", token.start, token.end + 1)
 
 
+def without_parentheses(tokens: list[Token]) -> list[Token]:
+    """The tokens of an expression without parentheses around all of it."""
+    while in_parentheses(tokens):
+        tokens = tokens[1:-1]
+    return tokens
+
+
+def spelled(expression: str) -> tuple[str, ...]:
+    """How an expression is spelled, without parentheses around it."""
+    return spelling(without_parentheses(tokenize(expression)))
+
+
 def in_parentheses(tokens: Sequence[Token]) -> bool:
     """Whether the first and the last token are a pair of parentheses."""
     depth = 0
@@ -250,14 +262,6 @@ def _differs(call: WindowCall, grouped: WindowCall | None) -> str:
         return f"This {what} is not in GROUP BY. {allowed}"
     own = "window" if grouped.gap is None else "session window"
     return f"This {what} differs from the {own} of GROUP BY. {allowed}"
-
-
-def _words(expression: str) -> tuple[str, ...]:
-    """How an expression is spelled, without parentheses around it."""
-    tokens = tokenize(expression)
-    while in_parentheses(tokens):
-        tokens = tokens[1:-1]
-    return spelling(tokens)
 
 
 def _call_around(tokens: Sequence[Token], position: int) -> Token | None:

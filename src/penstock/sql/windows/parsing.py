@@ -14,7 +14,12 @@ from penstock.sql.text.lexing import name_of, spelling, tokenize
 from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
 from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
-from penstock.sql.windows.group_expressions import GroupExpressions, columns_of, in_parentheses, refuse_call
+from penstock.sql.windows.group_expressions import (
+    GroupExpressions,
+    columns_of,
+    refuse_call,
+    without_parentheses,
+)
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
 #: hints that are about windows
@@ -208,9 +213,7 @@ class _WindowParser:
         found: dict[tuple[str, ...], Key] = {}
         for grouping in groupings:
             clause = grouping.expression
-            tokens = _tokens(clause)
-            while in_parentheses(tokens):
-                tokens = tokens[1:-1]
+            tokens = without_parentheses(_tokens(clause))
             names = {column.name.upper() for column in columns_of(clause).values()}
             if not names:
                 message = "A grouping key without a column is not supported; remove it."

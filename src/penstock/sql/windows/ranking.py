@@ -12,10 +12,10 @@ from penstock.plan.rankings import KEPT, PLACE_TYPE, ROW_NUMBER, OrderKey, Ranke
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import WindowPlan
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import quote, spelling, tokenize
+from penstock.sql.text.lexing import quote
 from penstock.sql.text.query import Output
 from penstock.sql.windows.aggregate_calls import AggregateCall
-from penstock.sql.windows.group_expressions import in_parentheses
+from penstock.sql.windows.group_expressions import spelled
 from penstock.sql.windows.query import (
     GroupExpression,
     Key,
@@ -38,7 +38,7 @@ class KeptColumns:
     """
 
     def __init__(self, keys: Sequence[Key], calls: Iterable[AggregateCall] = ()) -> None:
-        self._keys = {_spelled(key.expression): key.name for key in keys}
+        self._keys = {spelled(key.expression): key.name for key in keys}
         self._calls = list(calls)
 
     @property
@@ -53,7 +53,7 @@ class KeptColumns:
             text: Spark SQL over the source's columns.
             clause: where it was written.
         """
-        return self._keys.get(_spelled(text)) or self._named(AggregateCall(KEPT, (text,), None, None, clause))
+        return self._keys.get(spelled(text)) or self._named(AggregateCall(KEPT, (text,), None, None, clause))
 
     def place(self, function: str, clause: Clause) -> str:
         """The name of the place."""
@@ -145,12 +145,4 @@ def row_number_names(query: WindowQuery) -> list[str]:
 
 
 def _identity(call: AggregateCall) -> tuple[str, tuple[tuple[str, ...], ...]]:
-    return call.function, tuple(_spelled(argument) for argument in call.arguments)
-
-
-def _spelled(expression: str) -> tuple[str, ...]:
-    """How an expression is spelled, without parentheses around it."""
-    tokens = tokenize(expression)
-    while in_parentheses(tokens):
-        tokens = tokens[1:-1]
-    return spelling(tokens)
+    return call.function, tuple(spelled(argument) for argument in call.arguments)

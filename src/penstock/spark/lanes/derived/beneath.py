@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from penstock.operators.windows.answers import Progress
@@ -17,21 +16,14 @@ from penstock.operators.windows.lifecycle import ends_of
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL, EARLIEST, LATEST
 from penstock.plan.windows import Windows
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
-from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, moments
 from penstock.spark.lanes.derived.revisions import Worth, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
 from penstock.spark.publication.kinds import results_of, rows_of, stream_of_running, view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.results.joined_rows import row_schema
-from penstock.spark.results.newest import OPERATOR, newest_rows
-from penstock.spark.results.window_schemas import (
-    OP,
-    ROW,
-    UPSERT,
-    ReadableView,
-    readable_definition,
-    result_parts,
-)
+from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, moments
+from penstock.spark.results.revisions import OPERATOR, newest_rows, parts_of, without_withdrawn
+from penstock.spark.results.window_schemas import ROW, ReadableView, readable_definition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.lane_views import RegisteredView, lane_name
 from penstock.spark.storage.layout import Layout
@@ -266,14 +258,12 @@ class WindowRows:
         times = moments(rows, self.column) - self.back
         of_row = dict(zip(moments(rows, f"{ROW}.end").tolist(), times.tolist(), strict=True))
         worth = worth_of(rows, {end: windows.ends(time) for end, time in of_row.items()})
-        there = rows.filter(pc.equal(rows.column(self.readable.marks[OP]), UPSERT))
-        return FoundRows(there.select(self.columns.names), worth)
+        return FoundRows(without_withdrawn(rows).select(self.columns.names), worth)
 
     def whole(self) -> pa.Table:
         """See `RowsBeneath`."""
         rows = self._newest([(BEFORE_ALL, AFTER_ALL + 1)])
-        there = rows.filter(pc.equal(rows.column(self.readable.marks[OP]), UPSERT))
-        return there.select(self.columns.names)
+        return without_withdrawn(rows).select(self.columns.names)
 
     def _time(self, end: int) -> int:
         if end in (BEFORE_ALL, AFTER_ALL):
@@ -284,15 +274,9 @@ class WindowRows:
 
     def _newest(self, spans: Spans) -> pa.Table:
         """The newest rows, those withdrawn among them."""
-        layout, stream, view = self.source.layout, self.source.stream, self.source.view
-        schema, published = arrow_schema(self.readable.schema), read_published(layout, self.source.lane)
-        found = []
-        for operator, until in result_parts(layout, stream, self.readable):
-            paths = published.paths(layout, self.source.lane, view_kind(operator, view))
-            rows = self.files.read(paths, schema, self.column, spans)
-            if until is not None:
-                rows = rows.filter(pa.array(moments(rows, f"{ROW}.end") <= until))
-            found.append(rows.append_column(OPERATOR, pa.repeat(pa.scalar(operator), rows.num_rows)))
+        source, schema = self.source, arrow_schema(self.readable.schema)
+        parts = parts_of(source.layout, source.stream, source.view, self.readable)
+        found = [part.own(self.files.read(part.files, schema, self.column, spans)) for part in parts]
         return newest_rows(pa.concat_tables(found)).drop_columns([OPERATOR])
 
 
@@ -342,7 +326,7 @@ class LaneRows:
     def whole(self) -> pa.Table:
         """See `RowsBeneath`."""
         schema = self.source.schema
-        return pa.concat_tables([self.files.whole(paths, schema) for paths in self._paths()])
+        return pa.concat_tables([all_rows(paths, schema) for paths in self._paths()])
 
     @property
     def _reached(self) -> int:

@@ -7,10 +7,8 @@ reads the rows about them anew, has Spark group them, and publishes how that dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +17,20 @@ from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.lifecycle import ends_of, held
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import Windows
-from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
-from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.cut_lane import CutAnswer
+from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.derived.beneath import RowsBeneath, RunningSource
 from penstock.spark.lanes.derived.groups import groups_of
-from penstock.spark.lanes.derived.published_rows import PublishedRows, Spans, joined, moments, timed
+from penstock.spark.lanes.derived.over_view import LaneOverView
 from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
 from penstock.spark.log.entries import Entry
-from penstock.spark.publication.kinds import results_of, view_kind
+from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, joined, moments, timed
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
     ROW,
@@ -102,50 +100,27 @@ class _Due:
         return joined([*((first - size, last - 1) for first, last in self.stretches), *touched])
 
 
-class DerivedLane(CutLane):
-    """Answers the window views over one window, join or UNION ALL view.
-
-    Args:
-        derived: the view beneath, and those over it.
-        context: the run's.
-        inputs: the log of the rows of the view beneath, alone.
-    """
+class DerivedLane(LaneOverView):
+    """Answers the views over one window, join or UNION ALL view; arguments as of `LaneOverView`."""
 
     part = "windows over a view"
 
     def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
-        super().__init__(results_of(derived.name), context, inputs)
+        super().__init__(derived, context, inputs)
         assert not isinstance(derived.source, RunningSource), "views over running views have a live lane"
-        self._derived, self._source = derived, derived.source
+        self._source = derived.source
         self._rows = PublishedRows()
-        self._bound = lru_cache(256)(self._read_bound)
-
-    @property
-    def views(self) -> Sequence[str]:
-        """Those over the view."""
-        return list(self._derived.definitions)
-
-    def explain(self) -> list[str]:
-        """The views and what they compute."""
-        return self._derived.explain()
-
-    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
-        """The views that the cut answers."""
-        return {"views": [view.document() for view in self._derived.answered]}
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Answers the windows of each view that the cut's entries are about."""
         self.jobs.own()
-        reader, reach = self.readers[self._derived.name], cut.until[self._derived.name]
-        entries = reader.between(max(cut.before[self._derived.name].entry, reader.first - 1), reach.entry)
+        entries = self._entries(cut)
         before = self.publisher.published(cut.number - 1) if cut.number else None
         figures = {} if before is None else before.figures
         progress = entries[-1].progress or Progress()
         told_until = Progress(**figures.get(_PROGRESS, {}))
-        goes_on = figures.get("until", {}).get(self._derived.name) == asdict(cut.before[self._derived.name])
-        is_next = entries[0].number == cut.before[self._derived.name].entry + 1
-        is_whole = goes_on and is_next and not any(entry.answer_all for entry in entries)
-        known = figures.get(_OPERATORS, ()) if is_whole else ()
+        goes_on = self._goes_on(cut, entries, figures.get("until", {}).get(self._derived.name))
+        known = figures.get(_OPERATORS, ()) if goes_on else ()
         staged: list[MadeResults] = []
         counts: dict[str, dict[str, int]] = {}
         answered = []
@@ -192,11 +167,10 @@ class DerivedLane(CutLane):
 
     def _touched(self, beneath: RowsBeneath, windows: Windows, entries: Iterable[Entry]) -> set[int]:
         """Ends of the windows that rows lie in which the entries bring."""
-        reader = self.readers[self._derived.name]
         ends: set[int] = set()
         for entry in entries:
             for name in entry.files.get(ROWS_FILES, ()):
-                for rows in batches_of(reader.path(ROWS_FILES, name), [beneath.column]):
+                for rows in batches_of(self._reader.path(ROWS_FILES, name), [beneath.column]):
                     times = held(moments(timed(rows, beneath.column), beneath.column)) - beneath.back
                     ends.update(ends_of(windows, times).tolist())
         return ends
@@ -232,7 +206,7 @@ class DerivedLane(CutLane):
         bound = self._bound(view.operator)[view.name]
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
-        told = self._rows.whole(list(paths), result_schema(bound))
+        told = all_rows(paths, result_schema(bound))
         path = written("", beneath.whole()).left(scratch).path
         now = groups_of(self.context.spark, bound, path, beneath.columns)
         return revised_whole(now, told, cut, is_final=is_final, tells_all=tells_all)
@@ -242,9 +216,6 @@ class DerivedLane(CutLane):
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
         return self._rows.read(paths, result_schema(bound), _END, due.ends())
-
-    def _read_bound(self, operator: int) -> dict[str, BoundWindow]:
-        return stored_views(self.context.layout, self._derived.name, operator)
 
 
 def _of_windows(rows: pa.Table, ends: Set[int]) -> pa.Table:

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import shared_codes
-from penstock.spark.lanes.derived.published_rows import moments
-from penstock.spark.results.newest import newest_rows
+from penstock.spark.results.published_rows import moments
+from penstock.spark.results.revisions import newest_rows, without_withdrawn
 from penstock.spark.results.window_schemas import (
     COVERAGE,
     DELETE,
@@ -105,7 +105,7 @@ def revised(
     deletes = newest.filter(pa.array(gone)).select([*own, ROW])
     rows = pa.concat_tables([upserts.select([*own, ROW]), deletes])
     marks: dict[str, list[object]] = {name: [] for name in MARKS.names}
-    shown_before = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
+    shown_before = without_withdrawn(newest).num_rows
     counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - shown_before))
     windows: dict[int, int] = {}
     for number, end in enumerate(moments(rows, f"{ROW}.end").tolist()):
@@ -154,7 +154,7 @@ def revised_whole(
     upserts = now if tells_all else now.filter(pa.array(differs))
     deletes = newest.filter(pa.array(gone)).select([*own, ROW])
     rows = pa.concat_tables([deletes, upserts.select([*own, ROW])])
-    shown_before = pc.sum(pc.equal(newest.column(names[OP]), UPSERT)).as_py() or 0
+    shown_before = without_withdrawn(newest).num_rows
     counts = ViewCounts(rows=rows.num_rows, revised_rows=rows.num_rows - (now.num_rows - shown_before))
     marks: dict[str, Sequence[object]] = {
         REVISION: [cut] * rows.num_rows,

@@ -19,8 +19,8 @@ from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.window_views import operator_of
 from penstock.spark.lanes.derived.groups import usable_rows
 from penstock.spark.results.frames import published_frame
-from penstock.spark.results.newest import newest_rows
-from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, ROW, UPSERT, ReadableView
+from penstock.spark.results.revisions import newest_rows, without_withdrawn
+from penstock.spark.results.window_schemas import COVERAGE, FINAL, ROW, ReadableView, marks_in
 from penstock.spark.results.window_staging import written
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
@@ -68,7 +68,7 @@ class LiveView:
             scratch: a folder for what Spark reads.
         """
         newest = newest_rows(rows)
-        there = self._used(spark, newest.filter(_is_there(self.readable, newest)), scratch)
+        there = self._used(spark, _living(newest), scratch)
         live = pa.table(
             [
                 *_ids(there).columns,
@@ -111,11 +111,11 @@ def _ids(rows: pa.Table) -> pa.Table:
     return flat.rename_columns([f"_r{number}" for number in range(flat.num_columns)])
 
 
-def _is_there(readable: ReadableView, rows: pa.Table) -> pa.ChunkedArray:
-    """Which rows are: they were not withdrawn, and their groups have not left the state."""
-    marks = readable.marks
+def _living(newest: pa.Table) -> pa.Table:
+    """The rows that were not withdrawn, and whose groups have not left the state."""
+    rows, marks = without_withdrawn(newest), marks_in(newest.column_names)
     has_left = pc.and_(rows.column(marks[FINAL]), pc.is_null(rows.column(marks[COVERAGE])))
-    return pc.and_(pc.equal(rows.column(marks[OP]), UPSERT), pc.invert(has_left))
+    return rows.filter(pc.invert(has_left))
 
 
 def _lacks(rows: pa.Table, others: pa.Table) -> pa.Array:

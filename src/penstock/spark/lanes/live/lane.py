@@ -18,10 +18,10 @@ import pyarrow as pa
 from penstock.operators.windows.answers import Progress
 from penstock.plan.times import AFTER_ALL
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
-from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.cut_lane import CutAnswer
+from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.derived.beneath import RunningSource
-from penstock.spark.lanes.derived.published_rows import PublishedRows
+from penstock.spark.lanes.derived.over_view import LaneOverView
 from penstock.spark.lanes.derived.stream import OPERATORS, DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
@@ -33,9 +33,8 @@ from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.lanes.windows.state_report import told_of
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.shards import fixed_shards
-from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.bound_views import stored_views
+from penstock.spark.results.published_rows import all_rows
 from penstock.spark.results.window_schemas import readable_operator
 from penstock.spark.results.window_staging import written
 from penstock.spark.storage.layout import ROWS_FILES
@@ -60,56 +59,28 @@ class _Known:
     beneath: int
 
 
-class LiveLane(CutLane):
-    """Answers the views over one running view.
-
-    Args:
-        derived: the view beneath, a `RunningSource`, and those over it.
-        context: the run's.
-        inputs: the log of the rows of the view beneath, alone.
-    """
+class LiveLane(LaneOverView):
+    """Answers the views over one running view; arguments as of `LaneOverView`."""
 
     part = "views over a running view"
 
     def __init__(self, derived: DerivedStream, context: LaneContext, inputs: Sequence[LaneInput]) -> None:
-        super().__init__(results_of(derived.name), context, inputs, shared=context.shared_jobs)
+        super().__init__(derived, context, inputs, context.shared_jobs)
         assert isinstance(derived.source, RunningSource)
-        self._derived = derived
         self._source = derived.source
-        self._reader = self.readers[derived.name]
-        self._rows = PublishedRows()
         cores = context.spark.sparkContext.defaultParallelism
         self._shards = fixed_shards(context.layout, derived.name, cores, context.settings.shards)
         self._states = ListedStates(context.layout, derived.name, self._shards)
-        self._bound = lru_cache(256)(partial(stored_views, context.layout, derived.name))
         self._view = lru_cache(256)(self._read_view)
         self._is_light = True
-
-    @property
-    def views(self) -> Sequence[str]:
-        """Those over the view."""
-        return list(self._derived.definitions)
-
-    def explain(self) -> list[str]:
-        """The views and what they compute."""
-        return self._derived.explain()
-
-    def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
-        """The views that the cut answers."""
-        return {"views": [view.document() for view in self._derived.answered]}
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Takes in what the cut's entries change."""
         began = time.perf_counter()
         before, name = self._states.before(cut.number), self._derived.name
-        reach = cut.until[name]
-        entries = self._reader.between(max(cut.before[name].entry, self._reader.first - 1), reach.entry)
+        entries = self._entries(cut)
         told = Progress(**before.progress.get(_PROGRESS, {}))
-        goes_on = (
-            before.progress.get(_REACH) == asdict(cut.before[name])
-            and entries[0].number == cut.before[name].entry + 1
-            and not any(entry.answer_all for entry in entries)
-        )
+        goes_on = self._goes_on(cut, entries, before.progress.get(_REACH))
         known = {
             int(operator): _Known(**each) for operator, each in before.progress.get(OPERATORS, {}).items()
         }
@@ -131,7 +102,7 @@ class LiveLane(CutLane):
         progress = {
             OPERATORS: {str(operator): asdict(each) for operator, each in now.items()},
             _PROGRESS: asdict(entries[-1].progress or Progress()),
-            _REACH: asdict(reach),
+            _REACH: asdict(cut.until[name]),
         }
         state = ListedState(0, tuple(tuple(report.state) for report in reports), progress)
         return CutAnswer(
@@ -181,7 +152,7 @@ class LiveLane(CutLane):
         ends = is_final and (is_whole or bool(files) or told.final != AFTER_ALL)
         work = Work(live.plan, live.ids, live.bound)
         if is_whole or files or ends:
-            changes = self._changes(live, self._rows.whole(files, schema), scratch)
+            changes = self._changes(live, all_rows(files, schema), scratch)
             work = Work(live.plan, live.ids, live.bound, changes, is_whole, ends)
         return work, _Known(max(until, -1 if known is None else known.until), readable.operator)
 

@@ -23,8 +23,8 @@ from penstock.spark.lanes.windows.shard_state import StateFile, StateFiles, Stor
 from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.lanes.windows.state_report import StateReport
 from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.results.published_rows import all_rows
 from penstock.spark.results.window_staging import ResultStage
-from penstock.spark.storage.columns import batches_of, conform
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
@@ -57,8 +57,7 @@ class Work:
         if self.changes is None or (number and not self.plan.keys):
             return None
         schema = changes_schema(self.plan, self.ids)
-        batches = [conform(batch, schema) for batch in batches_of(self.changes, schema.names)]
-        rows = pa.Table.from_batches(batches, schema).combine_chunks()
+        rows = all_rows([self.changes], schema).combine_chunks()
         if not self.plan.keys:
             return rows
         own = key_hashes(rows, self.plan.keys) % np.uint64(shards) == number

@@ -1,13 +1,9 @@
-"""Rows that were published of a view, of some stretches of event time.
-
-Row groups are passed over by their statistics, which are read once a file: a lane that corrects a window reads what lies
-about it, however long the results are.
-"""
+"""Rows of published files as Arrow tables: all, the newest, or those of some stretches of event time. Needs no JVM."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +13,7 @@ import pyarrow.parquet as pq
 
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.spark.results.window_schemas import ROW
-from penstock.spark.storage.columns import batches_of, conform, metadata_of
+from penstock.spark.storage.columns import metadata_of, rows_of
 from penstock.spark.storage.store_paths import StorePath
 
 #: [from, to) in microseconds, ascending, none touching another
@@ -59,8 +55,39 @@ def timed(rows: pa.RecordBatch, column: str) -> pa.RecordBatch:
     return rows.filter(pc.is_valid(rows.column(column)))
 
 
+def all_rows(files: Iterable[StorePath], schema: pa.Schema) -> pa.Table:
+    """All rows of files in their order; a column that a file lacks is NULL.
+
+    Raises:
+        DamagedError: a file is missing or damaged.
+    """
+    return pa.Table.from_batches((batch for path in files for batch in rows_of(path, schema)), schema)
+
+
+def newest_rows_of(files: Sequence[StorePath], schema: pa.Schema, most: int) -> tuple[pa.Table, bool]:
+    """The last rows of files, `most` at the most, and whether these are all; other row groups are not read."""
+    groups: list[tuple[StorePath, int]] = []
+    rows = 0
+    for path in reversed(files):
+        if rows > most:
+            break
+        metadata = metadata_of(path)
+        for group in reversed(range(metadata.num_row_groups)):
+            if rows > most:
+                break
+            groups.append((path, group))
+            rows += metadata.row_group(group).num_rows
+    batches = (batch for path, group in reversed(groups) for batch in rows_of(path, schema, [group]))
+    table = pa.Table.from_batches(batches, schema)
+    return table.slice(max(0, rows - most)), rows <= most
+
+
 class PublishedRows:
-    """Reads published files of views; one thread owns it."""
+    """Reads the rows of published files whose times lie in some stretches; one thread owns it.
+
+    Row groups are passed over by their statistics, which are read once a file: a lane that corrects a window reads what lies
+    about it, however long the results are.
+    """
 
     def __init__(self) -> None:
         #: file and column of times -> the least and the largest one of each row group
@@ -80,11 +107,6 @@ class PublishedRows:
         """
         return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
-    def whole(self, files: Sequence[StorePath], schema: pa.Schema) -> pa.Table:
-        """All rows, in the order of the files; arguments and errors as of `read`."""
-        batches = (conform(batch, schema) for path in files for batch in batches_of(path, schema.names))
-        return pa.Table.from_batches(batches, schema)
-
     def _batches(
         self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans
     ) -> Iterator[pa.RecordBatch]:
@@ -93,8 +115,8 @@ class PublishedRows:
             groups = [number for number, each in enumerate(bounds) if _overlap(each, spans)]
             if not groups:
                 continue
-            for batch in batches_of(path, schema.names, groups):
-                own = timed(conform(batch, schema), column)
+            for batch in rows_of(path, schema, groups):
+                own = timed(batch, column)
                 inside = _inside(moments(own, column), spans)
                 yield own if inside.all() else own.filter(pa.array(inside))
 

@@ -1,0 +1,344 @@
+"""Views by their queries: resolved, defined and bound, of whatever kind they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.errors import DuplicateNameError, InputError
+from penstock.operators.deadlines.aggregates import UserAggregate
+from penstock.optimizer.paper_orders import lacking_formula
+from penstock.settings import Settings
+from penstock.spark.analysis.expressions import SparkExpressionHost
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.declaring.declared import Declared, Stream, View
+from penstock.spark.declaring.definitions import (
+    check_projections,
+    define_deadline,
+    define_join,
+    define_selection,
+    define_window,
+    joined_columns,
+    rows_schema,
+)
+from penstock.spark.declaring.deriving import define_derived
+from penstock.spark.declaring.insertions import refuse_reserved
+from penstock.spark.declaring.refreshing import refreshed_view
+from penstock.spark.declaring.retaining import retain_views
+from penstock.spark.declaring.uniting import Uniter
+from penstock.spark.ingest.conditions import DeclaredConditions
+from penstock.spark.ingest.explaining import (
+    state_warning,
+)
+from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
+from penstock.spark.lanes.deadlines.estimates import deadline_warnings
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
+from penstock.spark.lanes.joins.views import check_demands
+from penstock.spark.publication.kinds import rows_of, running_of
+from penstock.spark.sessions.build import require_meaning
+from penstock.spark.storage.bindings import (
+    RunningDefinition,
+    ViewDefinition,
+    WindowDefinition,
+    WindowRegister,
+)
+from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.names import check_length, check_name
+from penstock.spark.storage.shared_maps import SharedMap
+from penstock.spark.storage.unions import UNIONS, UnionDefinition
+from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
+from penstock.sql.joins.query import JoinQuery
+from penstock.sql.refreshed.query import RefreshedQuery
+from penstock.sql.script.queries import parse_query
+from penstock.sql.script.shapes import SelectionShapes
+from penstock.sql.script.statements import (
+    CreateView,
+    Query,
+    sources_of,
+)
+from penstock.sql.script.views import flatten
+from penstock.sql.text.query import SelectQuery
+from penstock.sql.unions.query import UnionQuery
+from penstock.sql.windows.query import WindowQuery
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A view as it is written.
+
+    Attributes:
+        name: the view's name.
+        query, text: its query, and the text of that.
+        below: (name, text) of the views that it selects from, directly or through others.
+    """
+
+    name: str
+    query: Query
+    text: str
+    below: tuple[tuple[str, str], ...]
+
+
+class ViewBinding:
+    """Adds views to what is declared, with what their binding tells.
+
+    Args:
+        spark: the session.
+        settings: frozen settings.
+        aggregates: the user's aggregates, by name in upper case; they may be added to.
+        on_arrays: the user's functions that take arrays and return one, by name; likewise.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        aggregates: Mapping[str, UserAggregate],
+        on_arrays: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._aggregates = aggregates
+        self._on_arrays = on_arrays
+
+    def declare(self, staged: Declared, views: Mapping[str, CreateView | str]) -> None:
+        """Adds views and binds them, and what selects from them anew.
+
+        Args:
+            staged: what is declared; it is changed.
+            views: by name; as texts they are parsed.
+
+        Raises:
+            InputError: a view has a mistake.
+        """
+        written = self._written(staged, views)
+        known = staged.queries
+        for name in staged.dependents([name for name in written if name in staged.views]):
+            view_ = staged.views[name]
+            written.setdefault(name, (view_.query, view_.definition.sql))
+        users = {each: aggregate.signature for each, aggregate in self._aggregates.items()}
+        new: dict[str, dict[str, SelectQuery]] = {}
+        selections: dict[str, list[SelectQuery]] = {}
+        for name, (query, text) in written.items():
+            _refuse_circle(name, query, known)
+            if isinstance(query, RefreshedQuery):
+                view_ = refreshed_view(self._spark, staged, name, query, text)
+                staged.put(name, view_)
+                continue
+            flat = flatten(query, known)
+            below = staged.beneath(query)
+            if not isinstance(flat, SelectQuery):
+                check_length("view", name)
+            if isinstance(flat, JoinQuery | UnionQuery) or (isinstance(flat, WindowQuery) and flat.over):
+                staged.put(name, self._with_lane(staged, _Written(name, query, text, below), flat))
+                continue
+            stream = staged.stream_name(flat)
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            definition: ViewDefinition | WindowDefinition | DeadlineDefinition
+            if isinstance(flat, WindowQuery):
+                if flat.hints.deadline_seconds is None:
+                    definition = define_window(name, text, flat, below, source, host)
+                else:
+                    definition = define_deadline(name, text, flat, below, source, host, users)
+                new.setdefault(stream, {})[name] = flat.selection
+            else:
+                definition = define_selection(name, text, flat, source)
+                new.setdefault(stream, {})[name] = flat
+                selections.setdefault(stream, []).append(flat)
+            staged.put(name, View(stream, query, definition))
+        for stream, selected in selections.items():
+            columns = staged.streams[stream].source.schema.fieldNames()
+            check_projections(selected, columns, staged.streams[stream].host)
+        staged.drop_unread()
+        staged.refuse_loose_ends()
+        for stream, queries in new.items():
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            binder = self._binder(source.schema, host, declaring=True)
+            bound = binder.bind(queries)
+            self._warn(staged, bound, queries)
+            self._keep_bound(staged, stream, binder, bound)
+        running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
+        for name in running:
+            if (told := state_warning(flatten(staged.views[name].query, staged.queries))) is not None:
+                staged.warnings.setdefault(name, []).append(told)
+        self._warn_of_deadlines(staged, written)
+        for sink in staged.sinks:
+            if sink.view in written:
+                refuse_reserved(staged, sink)
+        retain_views(staged, (view for view in views.values() if isinstance(view, CreateView)))
+
+    def selections(self, stream: Stream, conditions: Mapping[str, str]) -> BoundSelections:
+        """Bind conditions of views on a stream."""
+        return self._binder(stream.source.schema, stream.host).bind(conditions)
+
+    def windows(self, stream: Stream, windows: Sequence[WindowDefinition]) -> CompiledWindows:
+        """Compile window and running views on a stream."""
+        schema = arrow_schema(stream.source.schema)
+        register = WindowRegister(slack=self._settings.slack).changed(
+            sharing(windows, schema, stream.host), ()
+        )
+        event_time = stream.source.event_time
+        return compile_windows(0, register, schema, stream.host, self._settings, 1, event_time)
+
+    def _written(
+        self, staged: Declared, views: Mapping[str, CreateView | str]
+    ) -> dict[str, tuple[Query, str]]:
+        """The query and the text of each view by the name that it is known as, those of queries in FROM that aggregate before them."""
+        fresh: dict[str, str] = {}
+        shapes = SelectionShapes()
+        taken = {name.upper() for name in (*staged.tables, *staged.streams)}
+        written: dict[str, tuple[Query, str]] = {}
+        inner: dict[str, tuple[Query, str]] = {}
+        for name, view in views.items():
+            check_name("view", name)
+            if name.upper() in taken:
+                raise DuplicateNameError(f"{name} is a table or stream; choose another name for the view.")
+            if isinstance(view, str):
+                query, text = parse_query(view, self._aggregates, shapes), view
+            else:
+                query, text = view.query, view.text
+            known_as = staged.spelled.get(name.upper()) or fresh.setdefault(name.upper(), name)
+            if known_as in written:
+                raise DuplicateNameError(
+                    f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
+                )
+            if isinstance(query, WindowQuery) and query.inner is not None:
+                inner[query.source] = query.inner, query.inner_text
+                query = replace(query, inner=None, inner_text="")
+            written[known_as] = (query, text)
+        return {name: each for name, each in inner.items() if name not in staged.views} | written
+
+    def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
+        """Warns of deadlines that no window can meet, and of promises that cannot be kept."""
+        views = {name: each.bound.view for name, (_, each) in staged.deadlines.items()}
+        new = [name for name in declared if name in views]
+        for name, warning in deadline_warnings(self._spark, views, new):
+            staged.warnings.setdefault(name, []).append(warning)
+
+    def _with_lane(
+        self, staged: Declared, view: _Written, flat: JoinQuery | UnionQuery | WindowQuery
+    ) -> View:
+        """A view that batches of a stream do not answer, bound.
+
+        Args:
+            staged: what is declared; warnings are added.
+            view: the view.
+            flat: its query over streams and static tables, or over the view beneath.
+        """
+        if isinstance(flat, JoinQuery):
+            return self._joined(staged, view, flat)
+        return (
+            self._united(staged, view, flat)
+            if isinstance(flat, UnionQuery)
+            else self._derived(staged, view, flat)
+        )
+
+    def _derived(self, staged: Declared, view: _Written, flat: WindowQuery) -> View:
+        """A window view over a window or join view or a UNION ALL, bound to the columns of that."""
+        source = staged.view_name(flat.source)
+        definition = staged.views[source].definition
+        assert isinstance(definition, WindowDefinition | JoinDefinition | UnionDefinition), (
+            "selections are replaced by what they are over, and nothing is over windows with a deadline"
+        )
+        place, columns = columns_beneath(staged, source)
+        check_length(f"view {view.name} over", rows_of(place, source))
+        host = SparkExpressionHost(self._spark, columns, declaring=True)
+        derived = define_derived(view.name, view.text, flat, view.below, (place, definition), columns, host)
+        selection = {view.name: flat.selection}
+        self._warn(staged, self._binder(columns, host, declaring=True).bind(selection), selection)
+        return View(rows_of(place, source), view.query, derived.definition, derived)
+
+    def _warn(self, staged: Declared, bound: BoundSelections, queries: Iterable[str]) -> None:
+        staged.warnings.update((name, []) for name in queries)
+        for name, warning in bound.warnings:
+            staged.warnings[name].append(warning)
+
+    def _joined(self, staged: Declared, view: _Written, flat: JoinQuery) -> View:
+        """A join view, with what it asks of its streams checked."""
+        schemas = {each: stream.source.schema for each, stream in staged.streams.items()}
+        schemas |= {each: table.schema for each, table in staged.statics.items()}
+        definition, staged.warnings[view.name] = define_join(
+            view.name, view.text, flat, view.below, schemas, staged.relations, self._spark, self._on_arrays
+        )
+        lacking = lacking_formula(definition.plan) if self._settings.join_policy == "paper" else None
+        if lacking is not None:
+            raise InputError(
+                f"view {view.name}: join_policy paper has no formula for {lacking}. Choose output-rate, cardinality or fixed."
+            )
+        for stream in definition.streams:
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            check_demands(definition.plan, stream, source, host)
+        return View(definition.streams[0], view.query, definition)
+
+    def _united(self, staged: Declared, view: _Written, flat: UnionQuery) -> View:
+        """A UNION ALL view, with the conditions of its branches bound."""
+        definition, selections = Uniter(self._spark, staged).define(view.name, view.text, flat, view.below)
+        found: dict[str, None] = {}
+        for stream, selection in selections:
+            source, host = staged.streams[stream].source, staged.streams[stream].host
+            bound = self._binder(source.schema, host, declaring=True).bind({view.name: selection})
+            found.update((warning, None) for _, warning in bound.warnings)
+        staged.warnings[view.name] = list(found)
+        return View(definition.streams[0], view.query, definition)
+
+    def _binder(
+        self, columns: StructType, host: SparkExpressionHost, *, declaring: bool = False
+    ) -> SelectionBinder:
+        require_meaning(self._spark)
+        return SelectionBinder(
+            arrow_schema(columns), host, self._timezone, declaring=declaring, functions=self._on_arrays
+        )
+
+    def _keep_bound(
+        self, staged: Declared, stream: str, binder: SelectionBinder, bound: BoundSelections
+    ) -> None:
+        """Keeps bound conditions for the first plan version of a run: the most that were bound at once, as far as Spark computes nothing."""
+        known = staged.bound.get(stream)
+        definitions = (staged.views[query.name].definition for query in bound.selections.queries)
+        # conditions of window views have other names in a plan version
+        texts = {
+            each.name: each.condition if isinstance(each, ViewDefinition) else "" for each in definitions
+        }
+        if not bound.computed and (known is None or len(known.views) <= len(texts)):
+            staged.bound[stream] = DeclaredConditions(SharedMap(texts), bound, binder, self._timezone)
+
+    @property
+    def _timezone(self) -> str:
+        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
+    """The columns of the rows of a window or join view or a UNION ALL, as a view over it sees them, with the stream of that view.
+
+    Args:
+        declared: what is declared.
+        source: the view's name.
+
+    Returns:
+        The stream, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
+    """
+    view = declared.views[source]
+    if isinstance(view.definition, UnionDefinition):
+        return UNIONS.name, spark_schema(view.definition.schema)
+    inner = flatten(view.query, declared.queries)
+    if isinstance(inner, WindowQuery):
+        stream = declared.streams[view.stream]
+        place = running_of(view.stream) if inner.is_running else view.stream
+        return place, rows_schema(inner, source, stream.source, stream.host)
+    assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
+    return JOINS.name, joined_columns(view.definition)
+
+
+def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:
+    passed: set[str] = set()
+    reached = [query]
+    while reached:
+        for source, _ in sources_of(reached.pop()):
+            if source.upper() == name.upper():
+                raise InputError(f"View {name} selects from itself. Change its FROM.")
+            if source.upper() in views and source.upper() not in passed:
+                passed.add(source.upper())
+                reached.append(views[source.upper()])
