@@ -14,7 +14,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 
 #: what to do where no join view can answer
-_INSTEAD = "With /*+ REFRESH('1 minute') */ behind SELECT, Spark answers any query"
+_INSTEAD = "A view with REFRESH('1 minute') can use row_number() instead"
 
 
 def matched(query: JoinQuery, inputs: Sequence[Input]) -> Conjunct | None:
@@ -24,6 +24,8 @@ def matched(query: JoinQuery, inputs: Sequence[Input]) -> Conjunct | None:
         UnknownNameError: a name that no column has, or several columns.
         UnsupportedError: it is no such comparison, or a join that is not answered.
     """
+    if not any(source.word in AS_OF.values() for source in query.sources):
+        return None
     named = {each.source.alias: each for each in inputs}
     before = Scope((), (), ())
     for source in query.sources:
