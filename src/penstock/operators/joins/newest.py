@@ -90,12 +90,12 @@ class NewestStep(Step):
             filled = step_back(ranges, used, most, *self._target.entries, which, ids)
             which, ids = which[:filled], ids[:filled]
             self._measure.looked += filled
-            at = ranges.tuples[which]
+            places = ranges.tuples[which]
             times = self._target.times.words(ids)
             assert times is not None, "event times are whole numbers"
-            good = self._judged({**self._joined(probe, at, ids), _PAIR: np.arange(filled)})[_PAIR]
-            np.maximum.at(best, at[good], times[good])
-            pairs.append((at[good].astype(np.int64), ids[good], times[good]))
+            good = self._judged({**self._joined(probe, places, ids), _PAIR: np.arange(filled)})[_PAIR]
+            np.maximum.at(best, places[good], times[good])
+            pairs.append((places[good].astype(np.int64), ids[good], times[good]))
             # later rows of the range may be as new as the best one
             oldest = np.full(used, np.iinfo(np.int64).max)
             np.minimum.at(oldest, which, times)
@@ -126,7 +126,7 @@ def is_newer(
         tuples: the tuples of the input.
         identities: order versions of one event time.
     """
-    found = (new.ids != NOTHING) & ((old.ids == NOTHING) | (new.times > old.times))
+    found: npt.NDArray[np.bool_] = (new.ids != NOTHING) & ((old.ids == NOTHING) | (new.times > old.times))
     (same,) = np.nonzero((new.ids != NOTHING) & (old.ids != NOTHING) & (new.times == old.times))
     if len(same):
         found[same] = identities.of(tuples, new.ids[same]) > identities.of(tuples, old.ids[same])
