@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from penstock.operators.hashing import key_hashes
+from penstock.operators.joins.as_of import CellAsOfJoin
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, INSERT, Due
 from penstock.operators.joins.left import CellLeftJoin
@@ -353,7 +355,8 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
                 halves.append((case.plan.turned(), order.turned(), inputs[::-1], True))
             rows = []
             for plan, followed, own, turned in halves:
-                join = CellLeftJoin(
+                cell_join = CellAsOfJoin if plan.is_as_of else CellLeftJoin
+                join = cell_join(
                     plan,
                     followed,
                     cell,
@@ -361,10 +364,10 @@ def left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[str]]:
                     columns,
                     due,
                     0,
-                    turned=turned,
                     stripe=stripe,
                     piece_rows=case.piece_rows,
                     text_bytes=8,
+                    **({"turned": True} if turned else {}),
                 )
                 half = [row for batch in sound(join.batches()) for row in rows_of(batch)]
                 lasts = [measures[-1] for measures in join.steps.values()]
@@ -415,7 +418,10 @@ def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[
             time = tuples[plan.anchor].time
             is_due = plan.looks_up or time is None or time <= limit
             nothing = (None,) * len(plan.inputs[right].columns)
-            if plan.kind is OptionalJoin.SEMI:
+            if plan.is_as_of:
+                alone = [nothing] if plan.kind is OptionalJoin.LEFT_AS_OF else []
+                told = (newest(plan, partners) if partners else alone) if is_due else []
+            elif plan.kind is OptionalJoin.SEMI:
                 told = [nothing] if partners else []
             elif plan.kind is OptionalJoin.ANTI:
                 told = [nothing] if is_due and not partners else []
@@ -429,6 +435,20 @@ def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[
                 if is_due and not any(matches(plan, [one, each]) for one, _ in there[0]):
                     found.update([repr((*nothing, *own))])
         yield found
+
+
+def newest(plan: JoinPlan, partners: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The newest of some tuples of the last input, as a list; among several of one event time the one with the largest hash."""
+    columns = plan.inputs[-1].columns
+    schema = pa.schema([(column.name, column.type) for column in columns])
+    table = pa.table(
+        [pa.array(own, each.type) for own, each in zip(zip(*partners, strict=True), schema, strict=True)],
+        schema=schema,
+    )
+    times = [row[schema.get_field_index(plan.inputs[-1].time or "")] for row in partners]
+    hashes = key_hashes(table, schema.names).tolist()
+    best = max(range(len(partners)), key=lambda place: (times[place], hashes[place]))
+    return [partners[best]]
 
 
 def is_joined(plan: JoinPlan, tuples: Sequence[Tuple]) -> bool:

@@ -52,7 +52,14 @@ def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
             for row in before
             if tuple(row[place] for place in places) not in partners
         ]
-        if plan.kind is OptionalJoin.ANTI:
+        if plan.is_as_of:
+            time = plan.inputs[-1].time or ""
+            last: dict[tuple[Any, ...], Row] = {}
+            for row in sorted(matched, key=lambda row: row[time]):
+                last[tuple(row[place] for place in places)] = row
+            matched = list(last.values())
+            filled = filled if plan.kind is OptionalJoin.LEFT_AS_OF else []
+        elif plan.kind is OptionalJoin.ANTI:
             matched = []
         elif plan.kind is OptionalJoin.SEMI:
             matched = [row for row in before if tuple(row[place] for place in places) in partners]

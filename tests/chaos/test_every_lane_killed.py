@@ -39,7 +39,7 @@ PLACES = (
     "cut_answered@refreshed.0",
     "cut_published@rides.running.0.results",
     "order_judged",
-    *(("cut_put", "bound") if ALL else ()),
+    *(("cut_put", "bound", "cut_answered@joins.1", "cut_published@joins.1") if ALL else ()),
 )
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
@@ -51,6 +51,8 @@ VIEWS = {
     "peaks": "SELECT window(w, '30 seconds') AS w, max(n) AS most, count(*) AS groups FROM sums GROUP BY window(w, '30 seconds')",
     "pairs": "SELECT a.k, a.ts AS first, b.ts AS later, b.x FROM rides a JOIN rides b ON a.k = b.k AND "
     "b.ts BETWEEN a.ts + INTERVAL 1 SECOND AND a.ts + INTERVAL 2 SECONDS",
+    "before": "SELECT a.k, a.ts, a.x, b.ts AS earlier, b.x AS before FROM rides a LEFT ASOF JOIN rides b MATCH_CONDITION (a.ts > b.ts) "
+    "ON a.k = b.k AND b.x > 0",
     "timely": f"SELECT /*+ DEADLINE('1 hour') */ {BY_KEY}",
     "so_far": "SELECT k, count(*) AS n, sum(x) AS s FROM rides GROUP BY k",
     "peaks_of_keys": "SELECT k, window(ts, '10 seconds') AS w, max(x) AS most FROM rides GROUP BY k, w",
@@ -71,6 +73,8 @@ WANTED = {
     "sums": SUMS,
     "peaks": f"SELECT time_bucket(INTERVAL 30 SECONDS, w) AS w, max(n) AS most, count(*) AS groups FROM ({SUMS}) GROUP BY ALL",
     "pairs": VIEWS["pairs"],
+    "before": "SELECT a.k, a.ts, a.x, b.ts AS earlier, b.x AS before FROM rides a ASOF LEFT JOIN (SELECT * FROM rides WHERE x > 0) b "
+    "ON a.k = b.k AND a.ts > b.ts",
     "timely": SUMS,
     "high": VIEWS["high"],
     "so_far": VIEWS["so_far"],

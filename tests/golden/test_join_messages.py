@@ -76,6 +76,15 @@ QUERIES = [
     "SELECT n.k FROM flights f JOIN near n ON n.k = f.k",
     f"SELECT f.k FROM flights f JOIN bookings b ON f.k = b.k LEFT JOIN weather w ON {_BOUND} AND w.seen = b.at",
     f"SELECT f.k FROM flights f JOIN airports a ON f.x > 0 LEFT JOIN weather w ON f.k = w.k AND a.k = w.k AND {_BOUND}",
+    "SELECT f.k FROM flights f ASOF JOIN weather w MATCH_CONDITION (f.dep <= w.seen) ON f.k = w.k",
+    "SELECT f.k FROM flights f ASOF JOIN weather w MATCH_CONDITION (f.k >= w.k) ON f.k = w.k",
+    "SELECT f.k FROM flights f ASOF JOIN weather w MATCH_CONDITION (f.dep >= w.seen AND f.k > 1) ON f.k = w.k",
+    "SELECT f.k FROM flights f ASOF JOIN weather w MATCH_CONDITION (f.dep >= w.sen) ON f.k = w.k",
+    "SELECT f.k FROM flights f ASOF JOIN weather w MATCH_CONDITION (f.dep >= w.seen) ON f.k > w.k",
+    "SELECT f.k FROM flights f LEFT JOIN airports FOR SYSTEM_TIME AS OF f.dep AS a ON f.k = a.k",
+    "SELECT f.k FROM airports a JOIN weather FOR SYSTEM_TIME AS OF a.x AS w ON a.k = w.k",
+    "SELECT f.k FROM flights f JOIN weather FOR SYSTEM_TIME AS OF f.proctime AS w ON f.k = w.k",
+    f"SELECT f.k FROM flights f JOIN weather w ON {_BOUND} ASOF JOIN bookings b MATCH_CONDITION (f.dep >= b.at) ON f.k = b.k",
 ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forms import examples
 from join_cases import Case, cases, expected, expected_left_joined, joined, left_joined
 from penstock.plan.joins import OptionalJoin
+from penstock.plan.times import BEFORE_ALL
 
 LARGE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 LIMITS = st.lists(st.integers(-15, 15) | st.just(2**63 - 1), min_size=4, max_size=4).map(sorted)
@@ -31,6 +34,20 @@ def test_after_each_cut_the_rows_are_those_of_other_outer_joins_so_far(
     data: st.DataObject, limits: list[int], kind: OptionalJoin
 ) -> None:
     case = data.draw(cases(optional="stream", kind=kind))
+    assert list(left_joined(case, limits)) == list(expected_left_joined(case, limits))
+
+
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=LARGE)
+@given(data=st.data(), limits=LIMITS, kind=st.sampled_from([OptionalJoin.AS_OF, OptionalJoin.LEFT_AS_OF]))
+def test_after_each_cut_the_rows_have_the_newest_partner_so_far(
+    data: st.DataObject, limits: list[int], kind: OptionalJoin
+) -> None:
+    case = data.draw(cases(optional="stream", kind=kind))
+    right = len(case.plan.inputs) - 1
+    bounds = tuple(
+        replace(each, lower=BEFORE_ALL) if each.right == right else each for each in case.plan.bounds
+    )
+    case = replace(case, plan=replace(case.plan, bounds=bounds))
     assert list(left_joined(case, limits)) == list(expected_left_joined(case, limits))
 
 

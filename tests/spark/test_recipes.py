@@ -72,6 +72,7 @@ def test_every_recipe_is_what_spark_answers(
     engine = Engine(spark, max_delay_seconds=3_600).execute(TABLES + "".join(RECIPES))
     with engine.start(tmp_path / "out", trigger=Trigger.available_now(ended=True)) as run:
         assert run.await_termination(600)
+    spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
     for table, columns in re.findall(r"CREATE TABLE (\w+) \(([^)]*)\)", TABLES):
         spark.read.schema(columns).json(str(tmp_path / table)).createOrReplaceTempView(table)
     views = [re.fullmatch(r"CREATE VIEW (\w+) AS\s(.*);\n", text, re.DOTALL) for text in RECIPES]
@@ -83,3 +84,4 @@ def test_every_recipe_is_what_spark_answers(
         found = multiset(results(spark, Layout.of(tmp_path / "out", None), name))
         assert found == multiset(expected), name
         assert found, f"{name}: no rows show nothing"
+    spark.conf.unset("spark.sql.join.asofJoin.enabled")

@@ -68,6 +68,81 @@ def test_two_inputs_may_be_joined_in_each_way(words: str, word: JoinWord, number
 
 
 @pytest.mark.parametrize(
+    ("text", "word", "alias", "match", "moment"),
+    [
+        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.x = b.x", JoinWord.AS_OF, "b", "a.t >= b.t", None),
+        (
+            "inner asof join b r match_condition (abs(1) > (2)) USING (x)",
+            JoinWord.AS_OF,
+            "r",
+            "abs(1) > (2)",
+            None,
+        ),
+        (
+            "LEFT ASOF JOIN b AS r MATCH_CONDITION(r.t < a.t) ON a.x = r.x",
+            JoinWord.LEFT_AS_OF,
+            "r",
+            "r.t < a.t",
+            None,
+        ),
+        ("JOIN b FOR SYSTEM_TIME AS OF a.t AS r ON a.x = r.x", JoinWord.AS_OF, "r", None, "a.t"),
+        (
+            "LEFT OUTER JOIN b FOR SYSTEM_TIME AS OF `a b`.t r ON a.x = r.x",
+            JoinWord.LEFT_AS_OF,
+            "r",
+            None,
+            "`a b`.t",
+        ),
+        ("JOIN b r for system_time as of t USING (x)", JoinWord.AS_OF, "r", None, "t"),
+        ("JOIN b FOR SYSTEM_TIME AS OF t ON a.x = b.x", JoinWord.AS_OF, "b", None, "t"),
+    ],
+)
+def test_a_join_with_the_newest_row_says_which_it_is(
+    text: str, word: JoinWord, alias: str, match: str | None, moment: str | None
+) -> None:
+    source = joined(f"SELECT a.x FROM a {text}").sources[1]
+    assert (source.source, source.alias, source.word) == ("b", alias, word)
+    assert (source.match and source.match.text, source.moment and source.moment.text) == (match, moment)
+    assert source.on is not None or source.using
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("ASOF JOIN b ON a.x = b.x", "ON", "Expected MATCH_CONDITION (a.time >= b.time) here."),
+        ("ASOF JOIN b MATCH_CONDITION a.t >= b.t ON a.x = b.x", "a", "Expected MATCH_CONDITION"),
+        (
+            "ASOF JOIN b AS r MATCH_CONDITION a.t >= r.t ON a.x = r.x",
+            "a",
+            "Expected a condition in parentheses",
+        ),
+        ("ASOF JOIN b MATCH_CONDITION () ON a.x = b.x", ")", "Expected a condition"),
+        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t ON a.x = b.x", "x", "Expected a closing parenthesis"),
+        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t)", "b", "No condition joins b"),
+        (
+            "RIGHT JOIN b FOR SYSTEM_TIME AS OF a.t ON a.x = b.x",
+            "FOR",
+            "FOR SYSTEM_TIME AS OF behind a RIGHT JOIN is not supported yet; write JOIN or LEFT JOIN",
+        ),
+        ("JOIN b FOR VERSION AS OF a.t ON a.x = b.x", "VERSION", "Expected SYSTEM_TIME"),
+        ("JOIN b FOR SYSTEM_TIME AS OF 3 ON a.x = b.x", "3", "Expected the event time of an input before"),
+        ("ASOF b MATCH_CONDITION (a.t >= b.t) ON a.x = b.x", "b", "Expected JOIN"),
+        (
+            "ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.x = b.x LEFT JOIN c ON a.x = c.x",
+            "LEFT JOIN",
+            "A LEFT JOIN and an ASOF JOIN in one view",
+        ),
+    ],
+)
+def test_a_join_with_the_newest_row_that_is_none(text: str, place: str, message: str) -> None:
+    whole = f"SELECT a.x FROM a {text}"
+    with pytest.raises(SqlError) as caught:
+        parse_query(whole)
+    assert message in str(caught.value)
+    assert whole[caught.value.start : caught.value.end] == place
+
+
+@pytest.mark.parametrize(
     ("where", "word", "on", "left"),
     [
         (

@@ -199,6 +199,51 @@ def list_rows(
     return filled
 
 
+@compiled(nogil=True)
+def step_back(
+    ranges: Ranges,
+    used: int,
+    most: int,
+    entries: Addresses,
+    after: npt.NDArray[np.int64],
+    until: npt.NDArray[np.int64],
+    which: npt.NDArray[np.int32],
+    ids: Ids,
+) -> int:
+    """Lists the last rows of each range, and shortens the ranges to the rows before them.
+
+    Args:
+        ranges: begins are ids.
+        used: number of ranges.
+        most: so many rows of each range, fewer where it has no more that are meant.
+        entries, after, until: as for `list_rows`.
+        which: int32[used * most], written: the range of each row.
+        ids: int64[used * most], written: the row.
+
+    Returns:
+        The number of rows; those of a range are the later ones first.
+    """
+    filled = 0
+    for each in range(used):
+        begin, count = ranges.begins[each], np.int64(ranges.counts[each])
+        slot = begin >> SLOT_SHIFT
+        listed = 0
+        while count > 0 and listed < most:
+            count -= 1
+            is_meant = True
+            if entries[slot] != 0:
+                row = np.uint64((begin + count) & _ROW)
+                entry = np.int64(load(entries[slot] + row * np.uint64(4), _ENTRY))
+                is_meant = (entry > after[slot]) & (entry <= until[slot])
+            if is_meant:
+                which[filled] = each
+                ids[filled] = begin + count
+                filled += 1
+                listed += 1
+        ranges.counts[each] = count
+    return filled
+
+
 class Table(NamedTuple):
     """Tuples of an input, copied so that they can be searched in another order than they lie.
 

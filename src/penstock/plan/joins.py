@@ -8,6 +8,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from penstock.plan.calls import Argument
+from penstock.plan.times import BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,18 @@ class OptionalJoin(StrEnum):
     SEMI = "SEMI JOIN"
     #: left rows that have none
     ANTI = "ANTI JOIN"
+    #: left rows with their newest partner
+    AS_OF = "ASOF JOIN"
+    #: likewise, those without one filled with NULL
+    LEFT_AS_OF = "LEFT ASOF JOIN"
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
     """A join view.
 
-    Every two streams among the inputs have a bound, so that what a tuple may still meet is finite.
+    Every two streams among the inputs have a bound, so that what a tuple may still meet is finite. The lower one of an ASOF JOIN may
+    be `BEFORE_ALL`: one tuple for each key then remains of what is old.
 
     Attributes:
         name: the view's.
@@ -163,7 +169,8 @@ class JoinPlan:
         comparisons: other conditions that kernels judge.
         residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
         outputs: the view's columns.
-        optional: the number of the last input where rows of the others do not need a partner in it, or appear once for all partners.
+        optional: the number of the last input where rows of the others do not need a partner in it, or appear once for all
+            partners, or with the newest one.
         filters: Spark SQL as in `residual`, to be true of a row once the optional input is filled with NULL. What comes before
             says of that input only which of its tuples match.
         predicates: conditions that users' functions judge, after all others.
@@ -191,6 +198,17 @@ class JoinPlan:
     def withdraws(self) -> bool:
         """Whether rows may be withdrawn: those without a partner, where one may come later."""
         return self.has_optional_stream and self.kind is not OptionalJoin.SEMI
+
+    @property
+    def is_as_of(self) -> bool:
+        """Whether the last input has versions: a left row meets its newest partner alone."""
+        return bool(self.optional) and self.kind in (OptionalJoin.AS_OF, OptionalJoin.LEFT_AS_OF)
+
+    @property
+    def looks_back_forever(self) -> bool:
+        """Whether partners in the last input may have any age."""
+        right = len(self.inputs) - 1
+        return self.is_as_of and any(each.right == right and each.lower <= BEFORE_ALL for each in self.bounds)
 
     @property
     def looks_up(self) -> bool:

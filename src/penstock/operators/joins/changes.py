@@ -1,10 +1,12 @@
-"""What is done with the rows of a LEFT OUTER JOIN that may be withdrawn, and the names of those without a partner.
+"""What is done with the rows of an outer join that may be withdrawn, and the names of those.
 
-Such a row is named by what its partners depend on and by the lane that tells it, so that who reads knows which ones are withdrawn.
+Such a row is named by what its partners depend on and by the lane that tells it, so that who reads knows which ones are withdrawn. A row
+of an ASOF JOIN is named by its partner too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +15,7 @@ import pyarrow as pa
 from penstock.operators.hashing import key_hashes, value_hashes
 from penstock.plan.joins import JoinPlan
 
-#: columns behind those of a row: what is done with it, and of one without a partner which it is; NULL for others
+#: columns behind those of a row: what is done with it, and of one that may be withdrawn which it is; NULL for others
 OP, ROW = "op", "_row"
 #: values of OP
 INSERT, DELETE = "insert", "delete"
@@ -35,7 +37,7 @@ class Due:
 
 
 class RowNames:
-    """Names rows without a partner; rows with the same partners have one name, as they are told and withdrawn alike.
+    """Names rows that may be withdrawn; rows with the same partners have one name, as they are told and withdrawn alike.
 
     Args:
         plan: the join of streams with an optional one.
@@ -48,11 +50,16 @@ class RowNames:
         #: of the inputs before the optional one, on which it depends what a row meets: the anchor's event time first
         self.columns = _matched_by(plan)
 
-    def of(self, rows: pa.RecordBatch) -> pa.Array:
-        """ROW of rows with these columns."""
+    def of(self, rows: pa.RecordBatch, partner: Sequence[str] = ()) -> pa.Array:
+        """ROW of rows.
+
+        Args:
+            rows: they have `columns`.
+            partner: further columns of theirs, by which partners differ.
+        """
         table = pa.table(rows)
         moments = table.column(self.columns[0]).combine_chunks().cast(pa.int64()).fill_null(0)
-        hashes = key_hashes(table, self.columns) ^ value_hashes(pa.array([self._lane]))
+        hashes = key_hashes(table, (*self.columns, *partner)) ^ value_hashes(pa.array([self._lane]))
         words = np.stack([moments.to_numpy().view(np.uint64), hashes], axis=1)
         packed = pa.py_buffer(np.ascontiguousarray(words))
         return pa.FixedSizeBinaryArray.from_buffers(_NAME, len(table), [None, packed]).cast(pa.binary())
@@ -64,7 +71,7 @@ def marked(rows: pa.RecordBatch, op: str, names: pa.Array | None = None) -> pa.R
     Args:
         rows: the rows.
         op: what is done with them.
-        names: of rows without a partner; None: they have one.
+        names: of rows that may be withdrawn; None: these are not.
     """
     ops = pa.repeat(pa.scalar(op), rows.num_rows)
     names = pa.nulls(rows.num_rows, pa.binary()) if names is None else names

@@ -179,7 +179,7 @@ class CellLeftJoin:
                 met = self._with_due(met, rows, tuples)
         if len(met[self._anchor]):
             tuples[self._right] = self._inputs.opened(self._order_of[self._anchor])[self._right]
-            times, pieces = self._anchored(met, tuples), _pieces(met, self._piece_rows)
+            times, pieces = self._anchored(met, tuples), pieces_of(met, self._piece_rows)
             op = INSERT if self._is_semi else DELETE
             yield from self._without(pieces, tuples, tuples[self._right].old, times, op, self.alone)
 
@@ -206,17 +206,25 @@ class CellLeftJoin:
         """Left rows of old tuples that become due with the cut and have no partner."""
         order, measure = self._order_of[self._anchor], self.steps[self._anchor][-1]
         tuples = self._inputs.opened(order)
-        if self._has_by_time:
-            tuples[self._anchor] = self._inputs.open(self._anchor, None)
-        anchors = tuples[self._anchor]
-        due = [self._due_of(slot, anchors.key is None) for slot in anchors.old]
-        starts = {self._anchor: np.concatenate([np.zeros(0, np.int64), *due])}
+        anchors = self._by_time(tuples)
+        starts = {self._anchor: self._becoming_due(anchors)}
         if len(starts[self._anchor]):
-            times, pieces = self._anchored(starts, tuples), _pieces(starts, self._piece_rows)
+            times, pieces = self._anchored(starts, tuples), pieces_of(starts, self._piece_rows)
             before = replace(order, steps=order.steps[:-1])
             rows = old_rows(self._plan, before, tuples, pieces, _span(times), self._piece_rows)
             yield from self._without(rows, tuples, tuples[self._right].slots, times, INSERT, measure)
         yield from self._told({self._anchor: self._loose(anchors, anchors.old)}, tuples, INSERT, measure)
+
+    def _by_time(self, tuples: dict[int, CellTuples]) -> CellTuples:
+        """The anchor's tuples, by event time alone where there are such runs; they take the place of those in `tuples`."""
+        if self._has_by_time:
+            tuples[self._anchor] = self._inputs.open(self._anchor, None)
+        return tuples[self._anchor]
+
+    def _becoming_due(self, anchors: CellTuples) -> Ids:
+        """Old tuples of the anchor that become due with the cut, loose ones left out."""
+        due = [self._due_of(slot, anchors.key is None) for slot in anchors.old]
+        return np.concatenate([np.zeros(0, np.int64), *due])
 
     def _due_of(self, slot: Slot, is_by_time: bool) -> Ids:
         """Rows of an old slot of the anchor that become due, loose ones left out."""
@@ -296,7 +304,7 @@ class CellLeftJoin:
     ) -> Iterator[pa.RecordBatch]:
         """Left rows with NULL in the columns of the last input."""
         measure.alone += len(next(iter(rows.values())))
-        for piece in _pieces(rows, self._piece_rows):
+        for piece in pieces_of(rows, self._piece_rows):
             for batch in decoded(piece, tuples, self._own, self._text_bytes, self.decoded):
                 arrays = [
                     pa.nulls(batch.num_rows, self._types[name])
@@ -343,7 +351,8 @@ def _placed(rows: Rows) -> Iterator[Rows]:
     return iter([{**rows, _PLACE: np.arange(len(next(iter(rows.values()))))}])
 
 
-def _pieces(rows: Rows, piece_rows: int) -> Iterator[Rows]:
+def pieces_of(rows: Rows, piece_rows: int) -> Iterator[Rows]:
+    """Joined rows in pieces of at most so many."""
     for begin in range(0, len(next(iter(rows.values()))), piece_rows):
         yield {number: ids[begin : begin + piece_rows] for number, ids in rows.items()}
 

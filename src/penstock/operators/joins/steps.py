@@ -159,14 +159,7 @@ class Step:
         )
 
     def _in_parts(self, probe: Probe) -> Iterator[Rows]:
-        oldest, newest = int(probe.low.min()), int(probe.high.max())
-        slots = [slot for slot in self._slots if _meets(slot, oldest, newest)]
-        ranges = _no_ranges(len(probe.numbers) * len(slots))
-        used, count = 0, len(probe.numbers)
-        for slot in slots:
-            keys, times = _fixed(slot.part.keys), _fixed(slot.part.times)
-            self._measure.probes += count * (1 + log2(1 + len(keys) / count))
-            used = search(probe.numbers, probe.low, probe.high, keys, times, slot.number << 32, ranges, used)
+        ranges, used = self._ranges(probe)
         entries, after, until = self._target.entries
         if self._one_is_enough and not entries.any():
             np.minimum(ranges.counts[:used], 1, out=ranges.counts[:used])
@@ -177,6 +170,18 @@ class Step:
             filled = list_rows(ranges, used, cursor, entries, after, until, tuples, ids)
             self._measure.looked += int(cursor[2]) - before
             yield self._joined(probe, tuples[:filled], ids[:filled])
+
+    def _ranges(self, probe: Probe) -> tuple[Ranges, int]:
+        """Possible partners in sorted parts, and how many ranges there are."""
+        oldest, newest = int(probe.low.min()), int(probe.high.max())
+        slots = [slot for slot in self._slots if _meets(slot, oldest, newest)]
+        ranges = _no_ranges(len(probe.numbers) * len(slots))
+        used, count = 0, len(probe.numbers)
+        for slot in slots:
+            keys, times = _fixed(slot.part.keys), _fixed(slot.part.times)
+            self._measure.probes += count * (1 + log2(1 + len(keys) / count))
+            used = search(probe.numbers, probe.low, probe.high, keys, times, slot.number << 32, ranges, used)
+        return ranges, used
 
     def _in_table(self, probe: Probe, method: Method, table: Table) -> Iterator[Rows]:
         ranges = _no_ranges(len(probe.numbers))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.plan.joins import JoinInput, JoinPlan, OptionalJoin, UserPredicate
@@ -17,7 +17,7 @@ from penstock.spark.recovery.messages import quoted
 from penstock.sql.conditions.outline import outline
 
 _VALUE = "_value"
-
+_LEFT_ROW, _RANK = "_left_row", "_rank"
 
 #: Spark's names of joins with an optional input
 _HOW = {
@@ -25,6 +25,8 @@ _HOW = {
     OptionalJoin.FULL: "full",
     OptionalJoin.SEMI: "left_semi",
     OptionalJoin.ANTI: "left_anti",
+    OptionalJoin.AS_OF: "inner",
+    OptionalJoin.LEFT_AS_OF: "left",
 }
 
 
@@ -86,12 +88,25 @@ def joined_rows(plan: JoinPlan, sides: Sequence[DataFrame]) -> DataFrame:
     for number, side in enumerate(sides[1:], 1):
         among |= {number}
         new = [each.column for each in conditions if number in each.inputs and each.inputs <= among]
+        if number in plan.optional and plan.is_as_of:
+            rows = _newest(plan, rows, side, _all(new))
+            continue
         rows = rows.join(side, _all(new), _HOW[plan.kind] if number in plan.optional else "inner")
     for text in plan.filters:
         rows = rows.where(tried(spark, text))
     for predicate in plan.predicates:
         rows = _satisfying(rows, predicate)
     return rows
+
+
+def _newest(plan: JoinPlan, rows: DataFrame, versions: DataFrame, condition: Column) -> DataFrame:
+    """Rows with the newest of the versions that satisfy a condition."""
+    time = plan.inputs[-1].time
+    assert time is not None, "versions are a stream's"
+    numbered = rows.withColumn(_LEFT_ROW, F.monotonically_increasing_id())
+    newest = Window.partitionBy(_LEFT_ROW).orderBy(F.col(quoted(time)).desc())
+    found = numbered.join(versions, condition, _HOW[plan.kind]).withColumn(_RANK, F.row_number().over(newest))
+    return found.where(F.col(_RANK) == 1).drop(_LEFT_ROW, _RANK)
 
 
 def _conditions(plan: JoinPlan, spark: SparkSession) -> Iterator[_Condition]:

@@ -16,13 +16,14 @@ from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan, OptionalJoin
 from penstock.plan.spark_types import spark_name
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.parsing import parse_condition
+from penstock.sql.joins.as_of import matched, refuse_without_key
 from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
 from penstock.sql.joins.memberships import comparison, refuse_mixed_types, refuse_unknown
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
-from penstock.sql.joins.query import EXISTENCE, JoinQuery, JoinWord
+from penstock.sql.joins.query import AS_OF, EXISTENCE, JoinQuery, JoinWord
 from penstock.sql.joins.scope import Scope
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
@@ -35,6 +36,8 @@ _KINDS = {
     JoinWord.FULL: OptionalJoin.FULL,
     JoinWord.SEMI: OptionalJoin.SEMI,
     JoinWord.ANTI: OptionalJoin.ANTI,
+    JoinWord.AS_OF: OptionalJoin.AS_OF,
+    JoinWord.LEFT_AS_OF: OptionalJoin.LEFT_AS_OF,
 }
 
 
@@ -66,10 +69,10 @@ def bind_join(
         SqlError: anything else that Spark refuses. In all cases with the place underlined.
     """
     inputs = read_inputs(query, relations, host)
-    compared = comparison(query, inputs)
+    compared, match = comparison(query, inputs), matched(query, inputs)
     text = written(query, inputs, host, compared)
     try:
-        scope, inner, last, where = _conditions(query, inputs, compared)
+        scope, inner, last, where = _conditions(query, inputs, compared, match)
         outputs = select_list(query, scope)
         schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
         for selection in query.selected:
@@ -91,7 +94,9 @@ def bind_join(
     refuse_unjoined(inputs, (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
-    bounds = bound_streams(inputs, every, matching if is_bound else None, kept.host, host.time_zone)
+    bounds = bound_streams(inputs, every, matching if is_bound else None, kept.host, host.time_zone, match)
+    if match is not None:
+        refuse_without_key(matching, inputs[-1].source, len(inputs) - 1)
     users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
     conditions = JoinConditions(kept, optional, users, is_full)
     conditions.add([each for each in every if each not in bounds.exact])
@@ -140,7 +145,7 @@ def _pattern_warnings(query: JoinQuery) -> Iterator[str]:
 
 
 def _conditions(
-    query: JoinQuery, inputs: Sequence[Input], compared: Conjunct | None
+    query: JoinQuery, inputs: Sequence[Input], compared: Conjunct | None, match: Conjunct | None
 ) -> tuple[Scope, list[Conjunct], list[Conjunct], list[Conjunct]]:
     """What the SELECT list sees, what ON and USING of inner joins say, what those of an outer one say, and what WHERE says.
 
@@ -170,6 +175,8 @@ def _conditions(
         if query.outer is not None and query.outer.word is JoinWord.ANTI:
             refuse_unknown(compared, last, [*inner, *where])
         last = [compared, *last]
+    if match is not None:
+        last = [match, *last]
     if query.outer is not None:
         optional = len(inputs) - 1
         where = [*(each for each in inner if optional in each.inputs), *where]
@@ -255,6 +262,11 @@ def _parted(
     if word is JoinWord.FULL and any(_rejects_null(each, 0, kept) for each in where):
         word = JoinWord.LEFT
     after = [each for each in where if number in each.inputs]
+    if word in AS_OF.values():
+        # what WHERE says of the newest row does not choose it
+        if any(_rejects_null(each, number, kept) for each in after):
+            word = JoinWord.AS_OF
+        return word, [*inner, *(each for each in where if number not in each.inputs)], last, after
     # a condition of a FULL JOIN that no row of the first input alone satisfies is judged afterwards
     if word is not JoinWord.FULL and any(_rejects_null(each, number, kept) for each in after):
         return JoinWord.INNER, [*inner, *last, *where], [], None

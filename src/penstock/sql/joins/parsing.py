@@ -11,13 +11,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.existence import ExistenceTest, existence_test
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
+from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
-from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, Splitter, parse_tree
+from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
-    "One of the joins may be LEFT, LEFT SEMI or LEFT ANTI JOIN; the first may be RIGHT JOIN, and an only one FULL JOIN. "
+    "One of the joins may be LEFT, LEFT SEMI, LEFT ANTI, ASOF or LEFT ASOF JOIN; the first may be RIGHT JOIN, and an only one FULL JOIN. "
     "USING (columns) may replace ON. "
     f"At most {MOST_INPUTS} inputs."
 )
@@ -33,6 +34,7 @@ _JOINS = {
     TokenType.NATURAL,
     TokenType.SEMI,
     TokenType.ANTI,
+    TokenType.ASOF,
 }
 #: what joins are called, and what to do instead
 _REFUSED_JOINS = {
@@ -53,6 +55,10 @@ _WORDS = {
     (TokenType.LEFT, TokenType.SEMI): JoinWord.SEMI,
     (TokenType.ANTI,): JoinWord.ANTI,
     (TokenType.LEFT, TokenType.ANTI): JoinWord.ANTI,
+    (TokenType.ASOF,): JoinWord.AS_OF,
+    (TokenType.INNER, TokenType.ASOF): JoinWord.AS_OF,
+    (TokenType.LEFT, TokenType.ASOF): JoinWord.LEFT_AS_OF,
+    (TokenType.LEFT, TokenType.OUTER, TokenType.ASOF): JoinWord.LEFT_AS_OF,
 }
 _ABOVE = "make the join a view, and declare a window view over it"
 _REFUSED = {
@@ -106,7 +112,7 @@ def parse_join_query(script: str, tokens: Sequence[Token]) -> JoinQuery:
     return _JoinSplitter(script, tokens, ALLOWED_JOIN).join()
 
 
-class _JoinSplitter(Splitter):
+class _JoinSplitter(VersionSplitter):
     def join(self) -> JoinQuery:
         hints, items = self._head()
         if self.distinct is not None:
@@ -139,7 +145,7 @@ class _JoinSplitter(Splitter):
         start = self.position
         word = self._word()
         self._refuse_words(before, word, self._clause(start, self.position))
-        found = replace(self._named(), word=word)
+        found = self._versions(replace(self._named(), word=word))
         self._refuse_input(before, found)
         if self._kind() is TokenType.USING:
             if word is JoinWord.FULL:
@@ -175,7 +181,7 @@ class _JoinSplitter(Splitter):
         if earlier is JoinWord.FULL:
             what = f"Another join after a {earlier}"
         elif earlier is not None and word is not JoinWord.INNER:
-            what = f"A {word} and a {earlier} in one view"
+            what = f"A{word.article} {word} and a{earlier.article} {earlier} in one view"
         elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):
             what = f"A {word} of more than two inputs"
         if what:

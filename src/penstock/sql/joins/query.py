@@ -22,10 +22,19 @@ class JoinWord(StrEnum):
     FULL = "FULL JOIN"
     SEMI = "LEFT SEMI JOIN"
     ANTI = "LEFT ANTI JOIN"
+    AS_OF = "ASOF JOIN"
+    LEFT_AS_OF = "LEFT ASOF JOIN"
+
+    @property
+    def article(self) -> str:
+        """What the article `a` ends in before it."""
+        return "n" if self.startswith("A") else ""
 
 
 #: only the inputs before it are seen behind it
 EXISTENCE = (JoinWord.SEMI, JoinWord.ANTI)
+#: of the input behind it only the newest row that matches is joined; by the word of a join on all rows that match
+AS_OF = {JoinWord.INNER: JoinWord.AS_OF, JoinWord.LEFT: JoinWord.LEFT_AS_OF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class JoinSource:
         word: how it is joined.
         below: the selection that `source` stands for, over a table; None for a table.
         member: of IN what is tested; `on` is then the condition after WHERE of its query, or None.
+        match: the condition after MATCH_CONDITION of an ASOF JOIN.
+        moment: what was written after FOR SYSTEM_TIME AS OF instead.
     """
 
     source: str
@@ -66,6 +77,8 @@ class JoinSource:
     word: JoinWord = JoinWord.INNER
     below: SelectQuery | None = None
     member: Membership | None = None
+    match: Clause | None = None
+    moment: Clause | None = None
 
     @property
     def relation(self) -> str:

@@ -11,6 +11,8 @@ import pyarrow as pa
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.expressions import ExpressionHost
 from penstock.plan.joins import TimeBound
+from penstock.plan.times import BEFORE_ALL
+from penstock.sql.joins.as_of import not_by_time
 from penstock.sql.joins.bounds import DifferenceBounds
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, row_text
@@ -61,6 +63,7 @@ def bound_streams(
     matching: Sequence[Conjunct] | None,
     host: ExpressionHost,
     zone: str,
+    match: Conjunct | None = None,
 ) -> BoundStreams:
     """The bounds that conditions set to the event times of every two streams.
 
@@ -71,9 +74,10 @@ def bound_streams(
             no such stream.
         host: Spark's analysis over joined rows.
         zone: the session's time zone.
+        match: which rows of an optional stream may be the newest one; they may have any age then.
 
     Raises:
-        UnsupportedError: two streams without one, with the bound to add.
+        UnsupportedError: two streams without one, with the bound to add; or `match` does not compare their event times.
         SqlError: bounds that contradict one another.
     """
     streams = [number for number, each in enumerate(inputs) if not each.relation.is_static]
@@ -93,6 +97,12 @@ def bound_streams(
                 inner.add(each.earlier, each.later, each.most)
         if found and conjunct.operator != "=" and all(each.is_exact for each in found):
             exact.append(conjunct)
+    if match is not None and optional is not None:
+        if not any(each.later == optional for each in times.differences(match)) or match.operator == "=":
+            raise not_by_time(match, inputs)
+        for stream in streams:
+            if stream != optional and bounds.most(optional, stream) is None:
+                bounds.add(optional, stream, -BEFORE_ALL)
     for earlier, later in combinations(streams, 2):
         known = bounds if later == optional else inner
         if known.most(earlier, later) is None or known.most(later, earlier) is None:

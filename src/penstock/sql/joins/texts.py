@@ -8,18 +8,22 @@ from functools import partial
 from penstock.plan.expressions import JoinHost
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input
-from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.query import AS_OF, JoinQuery
 from penstock.sql.joins.scope import Column
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import ended, quote
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.text.query import SelectQuery
 
+#: by the word of a join with the newest row that of one with all rows
+_ALL_MATCHES = {newest: word for word, newest in AS_OF.items()}
+
 
 def written(
     query: JoinQuery, inputs: Sequence[Input], host: JoinHost, compared: Conjunct | None = None
 ) -> PlacedText:
-    """The query as it was written, on empty tables; views among its inputs are subqueries, an IN is the join that it is.
+    """The query as it was written, on empty tables; views among its inputs are subqueries, an IN is the join that it is. In place of
+    the newest row all rows that match are joined, which have the same names and types.
 
     Args:
         query: the join.
@@ -40,7 +44,7 @@ def written(
         add(item.clause)
     named = {each.source.alias: each for each in inputs}
     for number, source in enumerate(query.sources):
-        text += f"\n{source.word} " if number else "\nFROM "
+        text += f"\n{_ALL_MATCHES.get(source.word, source.word)} " if number else "\nFROM "
         text += f"{_table(named[source.alias], host)} AS {quote(source.alias)}"
         if source.member is not None and compared is not None:
             text += "\nON "

@@ -40,7 +40,10 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
         yield f"  key {number}: {columns}, split in {counted(shares[number], 'part')}"
     for bound in plan.bounds:
         left, right = plan.inputs[bound.left].alias, plan.inputs[bound.right].alias
-        yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
+        if plan.looks_back_forever:
+            yield f"  the newest row of {right} by its key, {-bound.upper / 1e6:g} s or more before {left}"
+        else:
+            yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
     left_to_spark = [
         *plan.residual,
         *plan.filters,

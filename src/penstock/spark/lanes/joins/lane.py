@@ -162,7 +162,7 @@ class JoinLane(CutLane):
         streams = self._streams(cut)
         read = tuple(self._with_old(cut, inputs, spans, dues)) if is_joined else ()
         made = self._made(cut, store, read, dues, new) if is_joined else []
-        if spans:
+        if spans and not self.plan.is_as_of:
             self._plan_on(cut, new, made)
         # an input that is searched by two keys has all of its tuples twice
         each_once = {runs.input: own.new for runs, own in reversed(list(new.items()))}
@@ -223,7 +223,9 @@ class JoinLane(CutLane):
         lacks: dict[int, int] = {}
         for runs, demand in self._demands.items():
             moment = cut.since[self._relation(runs)].lacks.get(demand)
-            if moment is not None:
+            # what partners of any age may be is held
+            is_held = self.plan.looks_back_forever and runs.input in self.plan.optional
+            if moment is not None and not is_held:
                 lacks[runs.input] = max(moment, lacks.get(runs.input, moment))
         return lacks
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.operators.joins.as_of import CellAsOfJoin
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, OP, ROW, Due
 from penstock.operators.joins.left import CellLeftJoin
@@ -183,7 +184,10 @@ class CellTask:
     ) -> tuple[CellJoin | CellLeftJoin, Iterator[pa.RecordBatch]]:
         join: CellJoin | CellLeftJoin
         own = self.plan, self.order, place.cell, inputs, self.columns
-        if self.plan.optional:
+        if self.plan.is_as_of:
+            assert self.due is not None, "versions are a stream's"
+            join = CellAsOfJoin(*own, self.due, self.number, stripe=place.stripe)
+        elif self.plan.optional:
             join = CellLeftJoin(
                 *own, self.due, self.number, lacks_before=self.lacks_before, stripe=place.stripe
             )
