@@ -278,8 +278,8 @@ class Follower:
             stretch = self._context.publications.between(planned.feed, mark.places[planned.feed], planned.end)
             mark = self._past_missed(mark, stretch)
             if stretch.rows:
-                feed = self._feeds[stretch.feed].known(planned.definition)
-                return self._next(mark, stretch, planned.definition, feed), mark
+                own = self._feeds[stretch.feed].known(planned.definition)
+                return self._next(mark, stretch, planned.definition, own), mark
             # the target may have it under its number
             mark = replace(mark, delivered=mark.delivered + 1, planned=None)
         for feed in mark.places:
