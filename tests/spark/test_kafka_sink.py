@@ -6,11 +6,13 @@ import base64
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, message_factory
 from pyspark.sql import SparkSession
@@ -189,6 +191,16 @@ def test_a_producer_that_is_opened_again_says_what_kafka_says(spark: SparkSessio
             pytest.raises(ConnectionError, match="Kafka: TimeoutException"),
         ):
             producer.send({"t": one_record(b"k", b"1")})
+
+
+def test_many_records_without_a_broker_fail_after_one_wait(spark: SparkSession) -> None:
+    """Kafka's client waits for each record anew, and fails it alone."""
+    nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "500"}
+    records = pa.table([[b"key"] * 1_000, [b"value"] * 1_000], ["key", "value"])
+    began = time.monotonic()
+    with KafkaProducer(spark, nobody) as producer, pytest.raises(ConnectionError, match="TimeoutException"):
+        producer.send({"topic": records})
+    assert time.monotonic() - began < 100
 
 
 def test_a_broker_that_is_away_delays_and_loses_nothing(

@@ -179,6 +179,21 @@ def test_fewer_rows_than_were_delivered_are_an_error(folder: Folder) -> None:
     assert "a sink was given 9" in failed["told"]
 
 
+def test_rows_that_are_read_once_are_delivered_by_their_definitions(folder: Folder) -> None:
+    """Files with rows of other views, and of two definitions in turn: a delivery has rows of one."""
+    target = Taken()
+    sink = sink_to(target, limits=Limits(1_000, None))
+    folder.match([1])
+    folder.deliver(sink)
+    folder.redefine()
+    folder.match([2, -3, 4], [5, 6])
+    folder.match([-7, 8], [9, -10], definition=2)
+    folder.match([11, -12])
+    folder.deliver(sink)
+    assert target.ids == [1, 2, 4, 5, 6, 8, 9, 11]
+    assert target.ordinals == ["0", "1", "3", "4", "5", "7", "8", "10"]
+
+
 def test_rows_of_a_definition_that_came_meanwhile_are_delivered(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,8 +199,10 @@ class Chosen:
         queries, told = batch.columns[-2:]
         parents = pc.list_parent_indices(queries).to_numpy()
         numbers = np.ones(len(parents), np.int32)
-        # rows whose views all had their first definitions say none
-        numbers[told.is_valid().to_numpy(zero_copy_only=False)[parents]] = pc.list_flatten(told).to_numpy()
+        if told.null_count < len(told):
+            # rows whose views all had their first definitions say none
+            is_told = told.is_valid().to_numpy(zero_copy_only=False)
+            numbers[is_told[parents]] = pc.list_flatten(told).to_numpy()
         wanted = pc.equal(pc.list_flatten(queries), self.view).to_numpy(zero_copy_only=False)
         if self.number is not None:
             wanted &= numbers == self.number
@@ -222,7 +224,9 @@ class Chosen:
 
         def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
             places, numbers = self.places(batch)
-            rows = batch.take(places)
+            rows = batch.select(list(names))
+            if not np.array_equal(places, np.arange(batch.num_rows)):
+                rows = rows.take(places)
             arrays = [
                 pc.struct_field(rows.column(name), fields) if fields else rows.column(name)
                 for name, *fields in columns.values()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +24,7 @@ from penstock.spark.reporting.definitions import all_definitions, is_selection, 
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, joined_schema, lanes_of, marks_of, withdraws
 from penstock.spark.results.read import BATCH, ORDINAL, SINK_DEFINITION, project, read_matches
-from penstock.spark.results.read_plain import Chosen, FieldPath, places_of, told_columns
+from penstock.spark.results.read_plain import Chosen, FieldPath, places_of
 from penstock.spark.results.stored_rows import Ints, Part, StoredRows
 from penstock.spark.results.window_schemas import (
     FINAL,
@@ -42,7 +43,21 @@ from penstock.spark.storage.layout import Layout
 _NUMBER = "__penstock_row_number"
 #: a delivery of more rows reads large files for itself
 _FEW_ROWS = 2_000
-_DEFINITION = pa.schema([("definition", pa.int32())])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToldRows:
+    """Rows of a selection, by whatever definition.
+
+    Attributes:
+        numbers: int64[rows], of each in the feed.
+        definitions: int32[rows], the number of the definition that each is a row of.
+        rows: the rows as the newest definition has them; None where they were not read.
+    """
+
+    numbers: Ints
+    definitions: npt.NDArray[np.int32]
+    rows: pa.Table | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +217,13 @@ class SelectionFeed(ViewFeed):
         entry: the selection in the catalog, by the definition that it has now.
         source: the columns of the stream.
         definition: the number of the definition whose rows are read; None: any.
+        held: rows that were read before, and their numbers: of the one stretch that the feed is asked for; None: none.
     """
 
     entry: Mapping[str, Any] = field(default_factory=dict)
     source: StructType = field(default_factory=StructType)
     definition: int | None = None
+    held: tuple[pa.Table, Ints] | None = field(default=None, repr=False, compare=False)
 
     @property
     def columns(self) -> pa.Schema | None:
@@ -223,19 +240,35 @@ class SelectionFeed(ViewFeed):
             self.feed, self.layout, self.view, self.marks, entries[definition], self.source, definition
         )
 
-    def definitions(self, stretch: Stretch) -> tuple[Ints, Ints]:
-        """The view's rows in a stretch, whatever the definition: the number of each, and that of its definition."""
-        chosen = Chosen(self.view, None)
+    def told(self, stretch: Stretch, *, with_rows: bool) -> ToldRows:
+        """The view's rows in a stretch, whatever the definition, read once.
 
-        def pick(batch: pa.RecordBatch) -> tuple[Ints, pa.RecordBatch]:
-            places, numbers = chosen.places(batch)
-            return places.to_numpy().astype(np.int64), pa.record_batch([numbers], schema=_DEFINITION)
-
-        stored = StoredRows(_DEFINITION, stretch.files, told_columns(self._own), pick)
+        Args:
+            stretch: the stretch.
+            with_rows: whether more than numbers is wanted, if pyarrow can read it.
+        """
+        places = self._places if with_rows else None
+        stored = Chosen(self.view, None).stored(stretch.files, self._own, places or {})
         table, numbers = self._read(stored, stretch)
-        return numbers, table.column(0).to_numpy()
+        rows = None if places is None else table.select(range(len(places)))
+        return ToldRows(numbers, table.column(len(places or ())).to_numpy(), rows)
+
+    def holding(self, definition: int, told: ToldRows, count: int) -> SelectionFeed:
+        """The feed of one definition, for the stretch of the first rows of those that were read.
+
+        Args:
+            definition: its number; all these rows are by it.
+            told: what was read.
+            count: how many of the rows.
+        """
+        found = self.known(definition)
+        if told.rows is None or definition != number_of(self.entry):
+            return found
+        return replace(found, held=(told.rows.slice(0, count), told.numbers[:count]))
 
     def table(self, spark: SparkSession, stretch: Stretch) -> tuple[pa.Table, Ints]:
+        if self.held is not None:
+            return self.held
         if self._places is not None:
             return super().table(spark, stretch)
         rows = self._frame(spark, stretch).orderBy(_NUMBER).toArrow()

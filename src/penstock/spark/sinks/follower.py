@@ -278,7 +278,8 @@ class Follower:
             stretch = self._context.publications.between(planned.feed, mark.places[planned.feed], planned.end)
             mark = self._past_missed(mark, stretch)
             if stretch.rows:
-                return self._next(mark, stretch, planned.definition), mark
+                own = self._feeds[stretch.feed].known(planned.definition)
+                return self._next(mark, stretch, planned.definition, own), mark
             # the target may have it under its number
             mark = replace(mark, delivered=mark.delivered + 1, planned=None)
         for feed in mark.places:
@@ -314,23 +315,25 @@ class Follower:
         feed = self._feeds[stretch.feed]
         definition: int | None = None
         if isinstance(feed, SelectionFeed):
-            numbers, definitions = feed.definitions(stretch)
-            if not len(numbers):
+            told = feed.told(stretch, with_rows=not self.sink.takes_frames)
+            count = len(told.numbers)
+            if not count:
                 return stretch.end
-            definition = int(definitions[0])
-            others = np.flatnonzero(definitions != definition)
+            definition = int(told.definitions[0])
+            others = np.flatnonzero(told.definitions != definition)
             if len(others):
-                end = replace(stretch.begin, rows=int(numbers[others[0]]))
+                count = int(others[0])
+                end = replace(stretch.begin, rows=int(told.numbers[count]))
                 stretch = self._context.publications.between(stretch.feed, stretch.begin, end)
             if definition < mark.since:
                 return stretch.end
             if not feed.knows(definition):
                 return None
-        due = self._next(mark, stretch, definition)
+            feed = feed.holding(definition, told, count)
+        due = self._next(mark, stretch, definition, feed)
         return due if self.sink.takes_frames or due.delivery.count else stretch.end
 
-    def _next(self, mark: Mark, stretch: Stretch, definition: int | None) -> _Next:
-        feed = self._feeds[stretch.feed].known(definition)
+    def _next(self, mark: Mark, stretch: Stretch, definition: int | None, feed: ViewFeed) -> _Next:
         number = mark.delivered + 1
         batch = max(stretch.end.batch, stretch.begin.batch + 1)
         delivery = Delivery(

@@ -76,8 +76,11 @@ public class {_NAME} {{
                 for (int row = 0; row < batch.getRowCount(); row++) {{
                     RecordHeaders headers = new RecordHeaders();
                     for (int each = 2; each < count; each++) headers.add(names[each], columns[each].get(row));
-                    sent.add(producer.send(new ProducerRecord(
-                        topic, null, null, columns[0].get(row), columns[1].get(row), headers)));
+                    Future future = producer.send(new ProducerRecord(
+                        topic, null, null, columns[0].get(row), columns[1].get(row), headers));
+                    // a client that waits in vain for a broker fails the one record, and would wait as long for the next
+                    if (future.isDone()) future.get();
+                    sent.add(future);
                 }}
             }}
         }} finally {{
