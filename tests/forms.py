@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 
 def is_all(value: str) -> bool:
@@ -43,6 +47,16 @@ SOON_OVER = {} if ALL else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+U
 def examples(full: int) -> int:
     """The number of random examples to try: so many, a quarter of them in the short form."""
     return full if ALL else max(1, full // 4)
+
+
+def thinned(cases: Sequence[Any], step: int) -> list[Any]:
+    """Parameters of a test: the short form has every so-manieth from the first one on, the long form has all."""
+    return [
+        case
+        if place % step == 0
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
+        for place, case in enumerate(cases)
+    ]
 
 
 #: bytes that tests write, some times what they were seen to, and that two workers take

@@ -192,10 +192,9 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
     assert {batch for batch, _ in taken} == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
-@pytest.mark.parametrize(
-    "decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)], ids=["worker", "spark"]
-)
+@pytest.mark.parametrize("decode_in_worker", [True, False], ids=["worker", "spark"])
 def test_fields_of_a_topic_are_declared_later(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:

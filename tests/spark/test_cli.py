@@ -323,6 +323,7 @@ def test_a_machine_too_slow_for_a_python_process_tries_again(folder: Path) -> No
     assert sum(event["views"]["days"]["final"] for event in events if event["kind"] == "windows") == 3
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     layout = Layout(folder / "out", folder / "out" / "_penstock" / "checkpoint")
     held = layout.open()
@@ -333,8 +334,7 @@ def test_a_checkpoint_belongs_to_one_process_at_a_time(folder: Path) -> None:
     assert "Stop that process" in second.stderr
     assert not (folder / "out" / "events.jsonl").exists()
     held.close()
-    third = _process("run", "script.sql", "--output", "out", "--available-now", seconds=300)
-    assert third.returncode == 0, third.stderr[-3000:]
+    assert called("run", "script.sql", "--output", "out", "--available-now") == 0
 
 
 @pytest.mark.usefixtures("spark")

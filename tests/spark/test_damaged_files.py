@@ -241,7 +241,9 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     }
 
 
-@pytest.mark.parametrize("kind", ["csv", pytest.param("json", marks=pytest.mark.long), "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("json", "parquet"))]
+)
 def test_a_file_that_only_spark_reads_is_set_aside_whole(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

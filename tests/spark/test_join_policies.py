@@ -65,6 +65,7 @@ def test_every_policy_gives_the_rows_of_spark(
     assert switched or policy != "paper", "the paper has no merge"
 
 
+@pytest.mark.long
 def test_a_restart_goes_on_by_the_order_and_the_statistics_of_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSessi
         run.stop()
 
 
+@pytest.mark.long
 def test_a_static_table_that_is_away_before_it_is_read_is_waited_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def _called(
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("kafka")
 def test_a_second_start_adds_topics_to_the_broker_that_runs(tmp_path: Path) -> None:
     place = ["--jars", str(CACHE / "kafka"), "--connector", str(CACHE / "kafka-connector")]

@@ -191,6 +191,7 @@ def test_a_producer_that_is_opened_again_says_what_kafka_says(spark: SparkSessio
             producer.send({"t": one_record(b"k", b"1")})
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_delays_and_loses_nothing(
     folder: Folder, topic: dict[str, str], kafka: KafkaBroker
 ) -> None:

@@ -20,7 +20,7 @@ from penstock_lab.generators.nexmark_views import declare_nexmark, nexmark_queri
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 QUERIES = nexmark_queries(Path(__file__).parents[2] / "benchmarks" / "nexmark")
-EVENTS = 200_000 if ALL else 20_000
+EVENTS = 200_000 if ALL else 10_000
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refreshed.md"
 
 

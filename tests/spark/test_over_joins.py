@@ -89,6 +89,7 @@ def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_
     assert shown["early"] == told.where("revision = 0").select("w").distinct().count()
 
 
+@pytest.mark.long
 def test_windows_over_joins_come_and_go_and_change_while_the_engine_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

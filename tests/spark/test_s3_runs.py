@@ -52,14 +52,15 @@ def test_every_kind_of_view_answers_as_in_a_local_folder(
     assert (checked.returncode, "no damage found" in checked.stdout) == (0, True), checked.stdout
 
 
-def test_a_bucket_in_use_is_refused_and_a_closed_one_is_not(spark: SparkSession, tuples: Path) -> None:
+def test_a_bucket_in_use_is_refused_and_a_closed_one_is_not(spark: SparkSession, tmp_path: Path) -> None:
     output = _prefix("fenced")
     first = Layout.of(output, None)
     ledger = first.open(lambda: True)
+    put(tmp_path / "in", 0)
     with pytest.raises(CheckpointError, match="is in use by"):
-        start(spark, tuples, output)
+        start(spark, tmp_path, output)
     ledger.close()
-    start(spark, tuples, output)
+    start(spark, tmp_path, output)
 
 
 @pytest.mark.parametrize(

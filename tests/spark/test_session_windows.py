@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import put_file
+from forms import ALL
 from order_files import finished, rounded
 from penstock import Engine
 from penstock.errors import UnsupportedError
@@ -90,7 +91,8 @@ def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str
 
 def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
-    for files, ended in ((range(4), False), (range(4, 6), True), (range(6, 7), False)):
+    lives = [(range(4), False), (range(4, 6), True), (range(6, 7), False)]
+    for files, ended in lives if ALL else lives[:2]:
         for number in files:
             write(data, number, clicks(60, number))
         run = finished(engine(spark, data, {**VIEWS, "long": LONG}), out, ended=ended)
@@ -118,6 +120,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
     )
 
 
+@pytest.mark.long
 def test_views_come_and_go_over_late_tuples(spark: SparkSession, tmp_path: Path) -> None:
     """Three runs of three hours each, with tuples up to 45 minutes late: one view stays, one comes with BACKFILL."""
     data, out = tmp_path / "data", tmp_path / "out"

@@ -53,9 +53,10 @@ def _state(process: int) -> str:
     "where",
     [
         "staged",
-        pytest.param("manifest_written", marks=pytest.mark.long),
-        pytest.param("before_commit", marks=pytest.mark.long),
-        "never",
+        *(
+            pytest.param(place, marks=pytest.mark.long)
+            for place in ("manifest_written", "before_commit", "never")
+        ),
     ],
 )
 def test_a_run_that_was_taken_over_ends_with_one_message_and_nothing_is_doubled(

@@ -143,6 +143,7 @@ def test_what_is_told_of_a_union(spark: SparkSession, tmp_path: Path) -> None:
         engine.backtest("every")
 
 
+@pytest.mark.long
 def test_unions_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(6))
     inputs.feed(2)

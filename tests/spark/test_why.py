@@ -166,7 +166,10 @@ def test_what_raises_is_decided_by_other_parts_as_in_the_engine(spark: SparkSess
     tuples = [(a, b) for a in (1, 2, None) for b in (0, 5, None)]
     (tmp_path / "in" / "0.json").write_text("\n".join(json.dumps({"a": a, "b": b}) for a, b in tuples))
     generator = _RaisingConditions(11)
-    conditions = [*_RAISING, *(generator.condition(pa.schema([]), 3) for _ in range(PAIRS // 2))]
+    conditions = [
+        *_RAISING,
+        *(generator.condition(pa.schema([]), 3) for _ in range(PAIRS // 2 if ALL else 12)),
+    ]
     views = "".join(
         f"CREATE VIEW v{number} AS SELECT * FROM t WHERE {text};" for number, text in enumerate(conditions)
     )
@@ -194,7 +197,7 @@ def test_what_raises_is_decided_by_other_parts_as_in_the_engine(spark: SparkSess
             verdict = judged(each, [], found).verdict
             is_matched = (a, b) in matched[text]
             assert (verdict == "true", bool(is_held)) == (is_matched, is_matched), (text, a, b, verdict)
-    for text, verdict in _RAISING.items():
+    for text, verdict in list(_RAISING.items())[:: 1 if ALL else 3]:
         found_ = engine.why(f"v{conditions.index(text)}", {"a": 2, "b": 0})
         assert (text, found_.verdict) == (text, verdict)
 
