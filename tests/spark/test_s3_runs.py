@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from commands import alone
 from every_kind import FILES, put, rows_of, start
+from forms import ALL
 from penstock.errors import CheckpointError, ConnectionFailedError
 from penstock.spark.storage.layout import Layout
 from penstock_lab.servers.s3 import READER, S3Server
@@ -26,7 +27,7 @@ def _prefix(name: str) -> str:
 def tuples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `in`."""
     root = tmp_path_factory.mktemp("tuples")
-    for number in range(FILES):
+    for number in range(FILES if ALL else 4):
         put(root / "in", number)
     return root
 

@@ -64,7 +64,8 @@ def test_a_topic_created_anew_between_two_runs(
     assert not run.events("topic_recreated")
 
 
-@pytest.mark.parametrize("new", [pytest.param(30, marks=pytest.mark.long), 300], ids=["shorter", "longer"])
+@pytest.mark.long
+@pytest.mark.parametrize("new", [30, 300], ids=["shorter", "longer"])
 def test_a_topic_created_anew_under_a_running_stream(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, new: int
 ) -> None:

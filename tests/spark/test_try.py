@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, DERIVED_VIEWS, VIEWS, write_orders
+from forms import ALL
 from penstock.cli.main import main
 from penstock.errors import InputError, UnknownNameError
 from penstock.spark.engine import Engine
@@ -46,7 +47,7 @@ def engine(spark: SparkSession, folder: Path) -> Engine:
 
 
 def test_counts_are_those_of_spark(spark: SparkSession, engine: Engine) -> None:
-    for name, text in _SAFE.items():
+    for name, text in list(_SAFE.items())[:: 1 if ALL else 3]:
         found = engine.backtest(name, rows=1000)
         expected = spark.sql(text)
         assert (found.tuples, found.matches) == ({"orders": 600}, expected.count()), name
