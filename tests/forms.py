@@ -49,13 +49,18 @@ def examples(full: int) -> int:
     return full if ALL else max(1, full // 4)
 
 
-def thinned(cases: Sequence[Any], step: int) -> list[Any]:
-    """Parameters of a test: the short form has every so-manieth from the first one on, the long form has all."""
+def thinned(cases: Sequence[Any], step: int, names: int = 1) -> list[Any]:
+    """Parameters of a test: the short form has every so-manieth from the first one on, the long form has all.
+
+    Args:
+        cases: the values of one name, or tuples with those of several.
+        step: how many stand for one.
+        names: of parameters.
+    """
+    values = [case if names > 1 else (case,) for case in cases]
     return [
-        case
-        if place % step == 0
-        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
-        for place, case in enumerate(cases)
+        pytest.param(*each, marks=[pytest.mark.long] if place % step else [])
+        for place, each in enumerate(values)
     ]
 
 

@@ -101,8 +101,8 @@ def raise_always(_: object) -> float:
 @pytest.mark.usefixtures("zone")
 @pytest.mark.parametrize(
     ("text", "zone"),
-    thinned([(text, "UTC") for text in QUERIES], 2)
-    + thinned([(text, "Europe/Berlin") for text in SHIFTED], 4),
+    thinned([(text, "UTC") for text in QUERIES], 4, 2)
+    + thinned([(text, "Europe/Berlin") for text in SHIFTED], 4, 2),
     indirect=["zone"],
 )
 def test_a_bound_view_answers_as_its_text(spark: SparkSession, text: str) -> None:

@@ -93,7 +93,7 @@ def described(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(field.name, str(field.type).replace(" not null", "")) for field in schema]
 
 
-@pytest.mark.parametrize("text", thinned(QUERIES, 2))
+@pytest.mark.parametrize("text", thinned(QUERIES, 4))
 def test_a_bound_view_answers_as_its_text(spark: SparkSession, host: SparkExpressionHost, text: str) -> None:
     window = bound(text, host)
     expected = spark.sql(text)

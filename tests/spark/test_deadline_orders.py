@@ -204,6 +204,7 @@ def test_built_in_aggregates_are_those_of_spark(orders: Orders, keys: dict[str, 
         assert (report.work.expired, report.work.carried, report.carried) == (0, False, None)
 
 
+@pytest.mark.long
 def test_windows_of_kept_partials_are_those_of_spark(orders: Orders) -> None:
     """In either worker, with tuples that came late, windows that go back, and one that has lost its partials."""
     keys = {"origin": pa.string(), "level": pa.float64()}

@@ -74,7 +74,9 @@ def expected(first: int, number: int) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("partitions", "place"),
-    thinned([((), "fast path"), (("city", "day"), "slower path: only Spark adds the partition columns")], 2),
+    thinned(
+        [((), "fast path"), (("city", "day"), "slower path: only Spark adds the partition columns")], 2, 2
+    ),
 )
 def test_a_stream_has_the_rows_and_what_is_appended_once(
     spark: SparkSession, tmp_path: Path, partitions: Sequence[str], place: str
@@ -111,7 +113,9 @@ def test_columns_are_those_that_are_declared_or_added(
     assert found == {4: None, **dict.fromkeys(range(5, 10), "n")}
 
 
-@pytest.mark.parametrize(("starting", "first"), thinned([("1", 10), ("0", 0), ("latest", 20), ("2", 20)], 2))
+@pytest.mark.parametrize(
+    ("starting", "first"), thinned([("1", 10), ("0", 0), ("latest", 20), ("2", 20)], 4, 2)
+)
 def test_a_stream_may_begin_with_a_version(
     spark: SparkSession, tmp_path: Path, starting: str, first: int
 ) -> None:

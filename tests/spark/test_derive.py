@@ -92,9 +92,7 @@ def one_by_one(spark: SparkSession, derived: list[Derived]) -> list[dict[str, An
     return answers
 
 
-@pytest.fixture(
-    params=thinned([(("true", "FALLBACK"),), (("false", "CODEGEN_ONLY"),), (("true", "NO_CODEGEN"),)], 2)
-)
+@pytest.fixture(params=thinned([("true", "NO_CODEGEN"), ("true", "FALLBACK"), ("false", "CODEGEN_ONLY")], 3))
 def code_generation(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
     before = {name: spark.conf.get(name) for name in names}

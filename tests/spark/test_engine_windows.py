@@ -118,8 +118,9 @@ def test_final_results_equal_spark_over_all_tuples(
     run.stop()
 
 
+@pytest.mark.long
 def test_views_that_differ_in_their_condition_share_an_operator(spark: SparkSession, tmp_path: Path) -> None:
-    data, out = write(tmp_path / "data", range(8 if ALL else 4)), tmp_path / "out"
+    data, out = write(tmp_path / "data", range(8)), tmp_path / "out"
     conditions = (
         "value > 0.2",
         "value < 0.05",

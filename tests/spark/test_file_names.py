@@ -112,6 +112,7 @@ def test_every_file_of_a_stream_is_read_once(spark: SparkSession, tmp_path: Path
     assert status["broken"]["quarantined"] == {"malformed csv record: id is no INT": 1}
 
 
+@pytest.mark.long
 def test_partition_folders_whose_names_are_patterns(spark: SparkSession, tmp_path: Path) -> None:
     text = ""
     for kind in ("csv", "parquet"):
@@ -164,6 +165,7 @@ def test_files_that_are_read_again_and_files_at_rest(spark: SparkSession, tmp_pa
     assert (row.n, row.ids) == (len(NAMES) + 1, sum(EVERY) + 50)
 
 
+@pytest.mark.long
 def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     """A path that does not exist as it is written names the folders that it fits."""
     for number, name in enumerate(["day1", "day2", "other"]):
@@ -178,6 +180,7 @@ def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
         Engine(spark).execute(_table("one", "csv", file))
 
 
+@pytest.mark.long
 def test_a_streaming_dataframe_stops_before_a_file_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -161,6 +161,7 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     )
 
 
+@pytest.mark.long
 def test_windows_that_were_ended_as_they_joined_join_again(
     spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

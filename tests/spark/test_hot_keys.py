@@ -109,6 +109,7 @@ class Skewed:
         return pa.table({"ts": pa.array(moments).cast(pa.timestamp("us", "UTC")), "k": keys, "id": ids})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "view",
     ["pairs", *(pytest.param(view, marks=pytest.mark.long) for view in ("alone", "computed", "timed"))],

@@ -39,6 +39,7 @@ def run_over(
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     ["paper", *(pytest.param(policy, marks=pytest.mark.long) for policy in ("cardinality", "fixed"))],

@@ -101,6 +101,7 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert f": {reordered['order']}: {reordered['reason']}" in lines
 
 
+@pytest.mark.long
 def test_a_row_at_which_a_predicate_raises_is_no_match_and_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

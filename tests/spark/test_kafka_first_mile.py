@@ -111,6 +111,7 @@ def test_a_missing_topic_of_a_sink_is_told_before_anything_starts(
     assert Engine(spark).execute(script).declared == {"orders": ["large"]}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_a_script_on_kafka_needs_no_options(
     kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

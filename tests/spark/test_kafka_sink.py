@@ -102,6 +102,7 @@ def test_a_delivery_that_was_committed_and_not_marked(
     assert len(headers) == 4, "a repeated record has the same headers"
 
 
+@pytest.mark.long
 def test_a_transaction_that_a_kill_left_open_is_given_up(
     folder: Folder, topic: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_transaction_that_a_kill_left_open_is_given_up(
     assert ids(topic) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_marks_behind_an_open_transaction_of_another_sink_are_seen(
     folder: Folder, topic: dict[str, str], spark: SparkSession
 ) -> None:

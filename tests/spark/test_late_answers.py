@@ -153,6 +153,7 @@ def test_in_an_overload_every_window_is_answered_once_in_time_or_late(
     assert {row.w.start: row.n for row in changes} == of(tables) | of(tables[:1])
 
 
+@pytest.mark.long
 def test_a_stopped_run_leaves_windows_owed_and_their_answers_hold_what_came_since(
     spark: SparkSession, tmp_path: Path
 ) -> None:

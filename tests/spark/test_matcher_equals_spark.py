@@ -24,7 +24,7 @@ SETS_A_SCHEMA = 10
 CONDITIONS_A_SET = 8
 
 
-@pytest.mark.parametrize("seed", range(20 if ALL else 5))
+@pytest.mark.parametrize("seed", range(20 if ALL else 2))
 def test_matcher_selects_what_spark_selects(spark: SparkSession, seed: int) -> None:
     generator = QueryGenerator(seed)
     schema = generator.schema()

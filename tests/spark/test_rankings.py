@@ -88,6 +88,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
     assert verify(out).faults == []
 
 
+@pytest.mark.long
 def test_with_other_columns_a_star_is_another_view(spark: SparkSession, tmp_path: Path) -> None:
     """What the state has by number is never read as other columns; a list without a star goes on."""
     data, out = tmp_path / "data", tmp_path / "out"
@@ -95,7 +96,7 @@ def test_with_other_columns_a_star_is_another_view(spark: SparkSession, tmp_path
     texts = {"top": VIEWS["top"].replace("SELECT", "SELECT /*+ BACKFILL */", 1), "listed": listed}
     declared = [each.strip() for each in COLUMNS.replace("(20, 3)", "(20;3)").split(",")]
     orders_of_columns = [declared[:-1], [*declared[1:], declared[0]], declared]
-    for number, columns in enumerate(orders_of_columns if ALL else orders_of_columns[:2]):
+    for number, columns in enumerate(orders_of_columns):
         write(data, range(number, number + 1))
         names = ", ".join(columns).replace(";", ", ")
         made = Engine(spark).execute(f"CREATE TABLE orders ({names}) USING parquet OPTIONS (path '{data}')")
@@ -123,6 +124,7 @@ OVER = {
 }
 
 
+@pytest.mark.long
 def test_over_window_views_join_views_and_union_all(spark: SparkSession, tmp_path: Path) -> None:
     """Rows beneath are corrected and withdrawn: the first of them follow."""
     data, out = tmp_path / "data", tmp_path / "out"

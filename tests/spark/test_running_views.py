@@ -124,6 +124,7 @@ def test_views_come_and_go_over_a_stream_without_event_time(spark: SparkSession,
         engine(spark, data, {"bounded": ttl}, options="")
 
 
+@pytest.mark.long
 def test_over_window_and_join_views(spark: SparkSession, tmp_path: Path) -> None:
     """Rows beneath are corrected and withdrawn: the averages of maxima follow."""
     data, out = tmp_path / "data", tmp_path / "out"

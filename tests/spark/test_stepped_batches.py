@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import put_file
-from forms import ALL
 from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.ingest import answering
@@ -72,6 +71,7 @@ def early(run: Run) -> list[tuple[Any, ...]]:
     return sorted((r.key, r.w.start, r.n, r.revision, r.is_final, r.slack, r.coverage or 0.0) for r in found)
 
 
+@pytest.mark.long
 def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,11 +85,10 @@ def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_
     assert standing["slack"] > 10 * 60 * 1_000_000
     assert_equals_spark(spark, run, data)
 
-    if ALL:
-        plain, entries, standing = answered(Engine(spark, arrival_steps=1).execute(text), tmp_path / "one")
-        assert not any(entry.steps for entry in entries)
-        assert standing["slack"] == 0
-        assert_equals_spark(spark, plain, data)
+    plain, entries, standing = answered(Engine(spark, arrival_steps=1).execute(text), tmp_path / "one")
+    assert not any(entry.steps for entry in entries)
+    assert standing["slack"] == 0
+    assert_equals_spark(spark, plain, data)
 
     behind, entries, standing = answered(Engine(spark, map_in_scan=False).execute(text), tmp_path / "behind")
     assert [len(entry.steps) for entry in entries if entry.files] == [HOURS]

@@ -49,6 +49,7 @@ def _state(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where",
     [

@@ -88,6 +88,7 @@ def test_a_topic_created_anew_under_a_running_stream(
     assert not run.events("run_failed")
 
 
+@pytest.mark.long
 def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
     assert f"topic {topic} was deleted and created again" in recreated.told
 
 
+@pytest.mark.long
 def test_partitions_added_to_a_topic(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = "grown"
     kafka.create_topic(topic)

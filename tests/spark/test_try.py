@@ -93,6 +93,7 @@ def test_a_window_view_is_counted_by_window(spark: SparkSession, engine: Engine)
     assert set(found.rows[0]) == {"name", "n", "dearest"}
 
 
+@pytest.mark.long
 def test_a_join_view_reads_the_files_of_its_tables(spark: SparkSession, engine: Engine) -> None:
     found = engine.backtest("sides", rows=1000)
     expected = spark.sql(JOIN).collect()
@@ -114,6 +115,7 @@ def test_a_draft_is_tried_and_not_declared(engine: Engine) -> None:
         engine.backtest("draft", sql="SELECT * FROM orders WHERE amont > 1")
 
 
+@pytest.mark.long
 def test_a_condition_that_raises_is_no_match_and_counted(engine: Engine, spark: SparkSession) -> None:
     found = engine.backtest("draft", sql="SELECT * FROM orders WHERE 1000 / (amount % 2) > 2 OR id = 0")
     odd = spark.sql("SELECT count(*) FROM orders WHERE amount % 2 = 1 OR id = 0").first()
@@ -123,6 +125,7 @@ def test_a_condition_that_raises_is_no_match_and_counted(engine: Engine, spark: 
     assert (found.matches, found.errors) == (odd[0], even[0])
 
 
+@pytest.mark.long
 def test_tuples_of_a_span_and_of_other_places(engine: Engine, spark: SparkSession, folder: Path) -> None:
     span = {"since": "2026-01-01 00:01", "until": "2026-01-01 00:03"}
     expected = spark.sql(f"{VIEWS['large']} AND seen >= '{span['since']}' AND seen < '{span['until']}'")
