@@ -202,7 +202,7 @@ def test_a_window_that_the_users_code_refuses_is_told_and_the_stream_goes_on(
     engine = _engine(spark, tmp_path)
     engine.view(
         "v",
-        "SELECT /*+ DEADLINE('60 seconds') */ k, window(ts, '1 second') AS w, refusing(x) AS n FROM rides GROUP BY 1, 2",
+        "SELECT /*+ DEADLINE('1 hour') */ k, window(ts, '1 second') AS w, refusing(x) AS n FROM rides GROUP BY 1, 2",
     )
     table = _put(tmp_path, 0, PARTS)
     run = _answered(engine, tmp_path / "out")
