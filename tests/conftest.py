@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from forms import ALL, INTERPRETED, memory_folder
+from forms import ALL, INTERPRETED, examples, memory_folder
 from ledger_cases import commit_briefly
 from penstock import redaction
 from penstock.spark.storage import ledgers
@@ -34,6 +34,7 @@ S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").g
 settings.register_profile(
     "repeatable",
     deadline=None,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=not ALL,
 )

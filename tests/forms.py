@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 
 def is_all(value: str) -> bool:
@@ -43,6 +47,21 @@ SOON_OVER = {} if ALL else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+U
 def examples(full: int) -> int:
     """The number of random examples to try: so many, a quarter of them in the short form."""
     return full if ALL else max(1, full // 4)
+
+
+def thinned(cases: Sequence[Any], step: int, names: int = 1) -> list[Any]:
+    """Parameters of a test: the short form has every so-manieth from the first one on, the long form has all.
+
+    Args:
+        cases: the values of one name, or tuples with those of several.
+        step: how many stand for one.
+        names: of parameters.
+    """
+    values = [case if names > 1 else (case,) for case in cases]
+    return [
+        pytest.param(*each, marks=[pytest.mark.long] if place % step else [])
+        for place, each in enumerate(values)
+    ]
 
 
 #: bytes that tests write, some times what they were seen to, and that two workers take

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,8 +68,13 @@ def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str
     for name, text in views.items():
         frame = spark.sql(text)
         frame.createOrReplaceTempView(name)
-        found[name] = rounded(frame.collect())
+        found[name] = values(frame.toArrow().to_pylist())
     return found
+
+
+def values(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """The values of rows in order, doubles to nine digits."""
+    return rounded([tuple(row.values()) for row in rows])
 
 
 def rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -38,6 +38,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Path) -> None:
     orders = Orders(tmp_path / "in")
     orders.feed(2)

@@ -29,8 +29,8 @@ from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
-#: 400 views in the long form
-SEEDS, FIRST, LATER = (10, 28, 12) if ALL else (1, 17, 4)
+#: 400 views in the long form, and a kill in every third run: `test_every_lane_killed.py` has one in the short form
+FIRST, LATER = (28, 12) if ALL else (14, 4)
 #: in the first life some views are of no longer life
 GONE = ("v0", "v3")
 PLACES = ("staged", "before_commit", "cut_put", "cut_answered", "cut_published", "rows_logged")
@@ -38,7 +38,7 @@ PLACES = ("staged", "before_commit", "cut_put", "cut_answered", "cut_published",
 BACKFILL = "/*+ BACKFILL */"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(10) if ALL else [1])
 def test_views_of_all_kinds_are_their_texts(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)
     inputs = Inputs(tmp_path / "in", np.random.default_rng(seed))

@@ -26,8 +26,8 @@ from penstock.trigger import Trigger
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(7_200)]
 
-VIEWS, TIMES = (2_000, 50) if ALL else (200, 4)
-WINDOW_VIEWS = 500 if ALL else 40
+VIEWS, TIMES = (2_000, 50) if ALL else (200, 2)
+WINDOW_VIEWS = 500 if ALL else 20
 GROUPS = 200_000 if ALL else 20_000
 KEPT = {"large": "SELECT * FROM orders WHERE amount > 900"}
 

@@ -21,7 +21,7 @@ from plain_running import LANE, RunningStream, random_tuples, running_plan, told
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("own_commits")]
 
 
-@pytest.mark.parametrize("limit", [1, 4])
+@pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_a_ranking_killed_at_every_place(tmp_path: Path, limit: int) -> None:
     layout, log = Layout(tmp_path / "out", tmp_path / "checkpoint"), tmp_path / "victim.log"
     layout.open()
@@ -41,7 +41,7 @@ def test_a_ranking_killed_at_every_place(tmp_path: Path, limit: int) -> None:
     assert read_published(layout, LANE).batches[-1]["batch"] == stream.number
 
 
-@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("limit", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_ranking_over_a_running_view_killed_at_every_place(tmp_path: Path, limit: int) -> None:
     """In the lane beneath, at the log of its rows and in the lane of the ranking."""
     layout, log = Layout(tmp_path / "out", tmp_path / "checkpoint"), tmp_path / "victim.log"

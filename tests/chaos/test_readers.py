@@ -17,11 +17,11 @@ from penstock.spark.storage.layout import Layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(3_600)]
 
-FILES = 300 if ALL else 24
+FILES = 300 if ALL else 18
 VIEW = {"large": VIEWS["large"]}
 
 
-@pytest.mark.parametrize("kind", ["spark", "plain"])
+@pytest.mark.parametrize("kind", [pytest.param("spark", marks=pytest.mark.long), "plain"])
 def test_readers_beside_merging(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     orders, output = Orders(tmp_path / "in"), tmp_path / "out"
     orders.feed(2)

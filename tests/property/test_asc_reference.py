@@ -115,6 +115,7 @@ def test_arrangements_travel() -> None:
     assert pickle.loads(pickle.dumps(sent)).same_as(sent)
 
 
+@pytest.mark.long
 def test_memory_grows_with_the_queries_not_with_their_square() -> None:
     rng = np.random.default_rng(8)
     few, many = (

@@ -10,6 +10,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from network_paths import disjoint_paths
 from penstock_lab.simulate.networks.disjoint import ReplySearch, pair, shared_nodes
 from penstock_lab.simulate.networks.frames import Discovery, PairReply, Route
@@ -52,7 +53,7 @@ def found(graph: nx.Graph, path: Route, random: Random) -> tuple[Route, Route]:
     return best
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(graphs(), st.integers(0, 2**32))
 def test_two_disjoint_paths_wherever_there_are_two(graph: nx.Graph, seed: int) -> None:
     random = Random(seed)

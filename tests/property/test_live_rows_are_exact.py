@@ -8,6 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.running.live import LIVE, LiveRows
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.rankings import RankedParts
@@ -116,7 +117,7 @@ def run(plan: RunningPlan, cuts: list[Any], reference: Any, *, has_keys: bool, k
         assert {(*key, *rest) for key, rest in told.items()} == reference(list(there.values()))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     cuts=CUTS,
     function=st.sampled_from(RANKINGS),
@@ -139,7 +140,7 @@ def test_rankings(cuts: list[Any], function: str, limit: int, has_keys: bool, is
     run(plan, cuts, reference, has_keys=has_keys, key_columns=len(view.keys))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(cuts=CUTS, has_keys=st.booleans())
 def test_aggregations(cuts: list[Any], has_keys: bool) -> None:
     """A maximum and distinct values have no inverse: the rows are there."""
@@ -164,7 +165,7 @@ def test_aggregations(cuts: list[Any], has_keys: bool) -> None:
     run(plan, cuts, reference, has_keys=has_keys, key_columns=len(keys))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @example(
     cuts=[
         ({0: 0.2, 1: 0.8}, False),

@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from forms import examples
+from forms import ALL, examples
 from log_places import log_at
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
@@ -336,4 +336,4 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=examples(40), stateful_step_count=40)
+TestLog.settings = settings(max_examples=examples(40), stateful_step_count=40 if ALL else 25)

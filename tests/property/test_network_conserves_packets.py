@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock_lab.simulate.networks.ledger import Fate
 from penstock_lab.simulate.networks.network import Network
 from penstock_lab.simulate.networks.settings import Mobility, NetworkSettings, Protocol, Traffic
@@ -31,7 +32,7 @@ def networks(draw: st.DrawFn) -> NetworkSettings:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(networks())
 def test_every_packet_is_somewhere(chosen: NetworkSettings) -> None:
     network = Network(chosen)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.running.groups import RunningGroups
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.rankings import RankedParts
@@ -118,7 +119,7 @@ def reference(tuples: list[Row], ranking: Ranking) -> set[tuple[Any, ...]]:
     return found
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     cuts=st.lists(st.tuples(TUPLES, st.booleans(), st.booleans()), min_size=1, max_size=6),
     order=ORDERS,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.rules import matcher
 from penstock.operators.rules.facts import compile_rules
 from penstock.operators.rules.matcher import RuleMatcher, gates
@@ -80,7 +81,7 @@ def test_gates_are_what_most_rules_need_something_of() -> None:
     assert queries.tolist() == [1, 4]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32))
 def test_trees_are_answered_as_their_tests_say(seed: int) -> None:
     _compare(seed)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from forms import ALL
 from penstock.operators.windows.slack import RequiredSlack
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock_lab.simulate.disorder import SECOND, Disorder, generated
 from penstock_lab.simulate.windows import play, wilson
 
-SEEDS, WINDOWS, TUPLES = 8, 200, 60
+SEEDS, WINDOWS, TUPLES = 8 if ALL else 4, 200, 60
 BOUND = ErrorBound(0.05, 0.1)
 PLAN = WindowPlan(
     "total", "ts", Windows(SECOND, SECOND), (), (Aggregate("sum", "value", pa.float64()),), BOUND

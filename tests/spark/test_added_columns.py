@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine_cases import put_file
+from forms import thinned
 from penstock.errors import CheckpointError
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
@@ -158,7 +159,7 @@ def test_a_wider_table_goes_on(
     ]
 
 
-@pytest.mark.parametrize("is_published", [True, False], ids=["published", "bound"])
+@pytest.mark.parametrize("is_published", thinned([False, True], 2), ids=["bound", "published"])
 def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
     spark: SparkSession, tmp_path: Path, is_published: bool
 ) -> None:
@@ -192,10 +193,9 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
     assert {batch for batch, _ in taken} == {0, 1, 2, 3}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
-@pytest.mark.parametrize(
-    "decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)], ids=["worker", "spark"]
-)
+@pytest.mark.parametrize("decode_in_worker", [True, False], ids=["worker", "spark"])
 def test_fields_of_a_topic_are_declared_later(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:

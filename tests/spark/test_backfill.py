@@ -208,6 +208,7 @@ def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:
         list(read.files())
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
     spark: SparkSession, tmp_path: Path, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch

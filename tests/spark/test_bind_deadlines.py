@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import thinned
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, UserCall
 from penstock.plan.windows import Aggregate, ErrorBound, Windows
@@ -134,7 +135,7 @@ def answer(spark: SparkSession, found: BoundDeadline) -> pa.Table:
     return spark.sql(f"SELECT {outputs} FROM groups WHERE {window.having or 'TRUE'}").toArrow()
 
 
-@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.parametrize("text", thinned(QUERIES, 2))
 def test_a_bound_view_answers_as_its_text(
     spark: SparkSession, host: SparkExpressionHost, aggregates: dict[str, UserAggregate], text: str
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from forms import examples
+from forms import examples, thinned
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ErrorBound
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -93,7 +93,7 @@ def described(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(field.name, str(field.type).replace(" not null", "")) for field in schema]
 
 
-@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.parametrize("text", thinned(QUERIES, 4))
 def test_a_bound_view_answers_as_its_text(spark: SparkSession, host: SparkExpressionHost, text: str) -> None:
     window = bound(text, host)
     expected = spark.sql(text)
@@ -195,7 +195,7 @@ SELECTED = [
 ]
 
 
-@pytest.mark.parametrize("texts", SELECTED)
+@pytest.mark.parametrize("texts", thinned(SELECTED, 2))
 def test_selections_over_window_views_answer_as_their_text(
     spark: SparkSession, host: SparkExpressionHost, texts: Sequence[str]
 ) -> None:

@@ -15,6 +15,7 @@ from penstock.spark.lanes.cells import CellJobs
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_each_cell_is_a_task_and_reports_come_in_order(spark: SparkSession) -> None:
     def task(cell: str) -> tuple[str, int, str | None]:
         context = TaskContext.get()

@@ -40,6 +40,7 @@ def _changes(run: Run) -> dict[str, tuple[int | None, int]]:
     }
 
 
+@pytest.mark.long
 def test_a_file_much_older_than_the_newest_is_answered(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", files=1, rows=10)
     text = script(tmp_path / "in", EVERY)

@@ -133,6 +133,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.long
 def test_checkpoint_and_output_on_two_file_systems(
     spark: SparkSession, tmp_path: Path, elsewhere: Path
 ) -> None:

@@ -97,6 +97,7 @@ def _table(source: str, more: str = "") -> str:
     return f"CREATE TABLE t ({COLUMNS}) USING {source}, event_time 'at', event_time_format 'millis'{more});"
 
 
+@pytest.mark.long
 def test_workers_and_spark_take_the_same_columns_out_of_files(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text("\n".join(_records(1, 400)))

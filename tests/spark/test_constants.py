@@ -126,6 +126,7 @@ def _await(run: object, tuples: int) -> None:
         run.await_termination(0.5)  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_what_gets_by_is_that_view_s_failure(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

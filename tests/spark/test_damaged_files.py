@@ -127,6 +127,7 @@ def test_flipped_pages(spark: SparkSession, tmp_path: Path, compression: str, be
     assert origins == {f"{name}#{group} ({count:,} rows)" for name, group, count in bad}
 
 
+@pytest.mark.long
 def test_an_index_beyond_the_dictionary(spark: SparkSession, tmp_path: Path) -> None:
     """Spark looks values up behind the reader that names the file; beside it a page that this reader cannot read."""
     paths = write_pages(tmp_path / "in", 8, "none", 3)
@@ -179,6 +180,7 @@ def test_windows_hold_nothing_of_a_row_group_that_is_set_aside(spark: SparkSessi
     assert run.status().streams["orders"].tuples == ROWS - size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "behind", [False, pytest.param(True, marks=pytest.mark.long)], ids=["in_scan", "behind"]
 )
@@ -241,7 +243,9 @@ def test_flipped_pages_with_checksums(spark: SparkSession, tmp_path: Path, behin
     }
 
 
-@pytest.mark.parametrize("kind", ["csv", pytest.param("json", marks=pytest.mark.long), "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("json", "parquet"))]
+)
 def test_a_file_that_only_spark_reads_is_set_aside_whole(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

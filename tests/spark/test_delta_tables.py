@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from forms import thinned
 from penstock.errors import ConnectionFailedError, PenstockError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -73,7 +74,9 @@ def expected(first: int, number: int) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("partitions", "place"),
-    [((), "fast path"), (("city", "day"), "slower path: only Spark adds the partition columns")],
+    thinned(
+        [((), "fast path"), (("city", "day"), "slower path: only Spark adds the partition columns")], 2, 2
+    ),
 )
 def test_a_stream_has_the_rows_and_what_is_appended_once(
     spark: SparkSession, tmp_path: Path, partitions: Sequence[str], place: str
@@ -94,7 +97,7 @@ def test_a_stream_has_the_rows_and_what_is_appended_once(
     assert run.status().streams["orders"].tuples == 10
 
 
-@pytest.mark.parametrize("partitions", [[], ["city", "day"]])
+@pytest.mark.parametrize("partitions", thinned([["city", "day"], []], 2))
 def test_columns_are_those_that_are_declared_or_added(
     spark: SparkSession, tmp_path: Path, partitions: list[str]
 ) -> None:
@@ -110,7 +113,9 @@ def test_columns_are_those_that_are_declared_or_added(
     assert found == {4: None, **dict.fromkeys(range(5, 10), "n")}
 
 
-@pytest.mark.parametrize(("starting", "first"), [("0", 0), ("1", 10), ("2", 20), ("latest", 20)])
+@pytest.mark.parametrize(
+    ("starting", "first"), thinned([("1", 10), ("0", 0), ("latest", 20), ("2", 20)], 4, 2)
+)
 def test_a_stream_may_begin_with_a_version(
     spark: SparkSession, tmp_path: Path, starting: str, first: int
 ) -> None:
@@ -141,6 +146,7 @@ def test_deleted_rows_stop_a_stream_unless_it_passes_over_them(spark: SparkSessi
     assert rows(ended(engine, tmp_path / "out").results("seen")) == expected(0, 15)
 
 
+@pytest.mark.long
 def test_a_table_made_anew_stops_its_stream(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "orders"
     append(path, 0, 10)

@@ -24,7 +24,7 @@ from penstock_lab.generators.queries import QueryGenerator
 
 pytestmark = pytest.mark.spark
 
-SEEDS = 32 if ALL else 2
+SEEDS = 32 if ALL else 1
 ROWS, SETS, CONDITIONS = 400, 10, 8
 
 

@@ -34,7 +34,7 @@ from penstock_lab.generators.joins import JoinGenerator
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
-SEEDS, VIEWS = (13, 25) if ALL else (1, 12)
+SEEDS, VIEWS = (13, 25) if ALL else (1, 8)
 
 
 class Case:

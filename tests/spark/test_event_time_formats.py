@@ -144,6 +144,7 @@ def test_views_over_stored_times_are_those_of_spark(
     assert run.status().streams["clicks"].tuples == len(CLICKS)
 
 
+@pytest.mark.long
 def test_streams_join_over_times_of_different_formats(spark: SparkSession, tmp_path: Path) -> None:
     _write(tmp_path / "clicks", "json", "millis")
     with (tmp_path / "clicks" / "1.json").open("a") as file:
@@ -311,6 +312,7 @@ def test_undeclared_nanoseconds_are_refused_with_a_remedy(spark: SparkSession, t
         Engine(spark).execute(f"CREATE TABLE t USING parquet OPTIONS (path '{tmp_path}', event_time 'at')")
 
 
+@pytest.mark.long
 def test_nanoseconds_of_pandas_are_answered_as_the_remedy_says(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     moments = pa.array([1767225601000000001, 1767226201000000999], pa.timestamp("ns", "UTC"))

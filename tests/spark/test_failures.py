@@ -288,6 +288,7 @@ def _command(folder: Path, *more: str, **environment: str) -> subprocess.Popen[s
     )
 
 
+@pytest.mark.long
 def test_a_killed_java_process_is_one_message(tmp_path: Path) -> None:
     write_orders(tmp_path / "in", 1, 300)
     views = {"v": "SELECT * FROM orders WHERE amount > 900", "w": BY_NAME}

@@ -52,6 +52,7 @@ def written(folder: Path, odd: Sequence[int]) -> list[tuple[int, int]]:
     return every
 
 
+@pytest.mark.long
 def test_the_farthest_moments_stop_nothing(spark: SparkSession, tmp_path: Path) -> None:
     tuples, others = (written(tmp_path / name, odd) for name, odd in (("s", (1, 2)), ("o", (1, 3))))
     tables = "".join(

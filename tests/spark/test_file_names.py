@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import ALL
 from penstock.errors import SqlError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -37,7 +38,7 @@ NAMES = [
     "ü ñ",
     "it's",
 ]
-ALL = list(range(len(NAMES)))
+EVERY = list(range(len(NAMES)))
 
 
 def _parquet(path: Path, number: int) -> None:
@@ -84,9 +85,12 @@ def _ids(run: Run, view: str) -> list[int]:
 
 
 def test_every_file_of_a_stream_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
-    """All formats, by arrival too, and a folder whose own name is a pattern that another folder fits."""
-    text = "".join(_table(kind, kind, _fill(tmp_path / kind, kind)) for kind in WRITERS)
-    for kind in ("csv", "parquet"):
+    """By arrival too, and a folder whose own name is a pattern that another folder fits; all formats in the long form."""
+    kinds, read_by_us = (
+        (list(WRITERS), ("csv", "parquet")) if ALL else (["csv", "parquet", "orc"], ("parquet",))
+    )
+    text = "".join(_table(kind, kind, _fill(tmp_path / kind, kind)) for kind in kinds)
+    for kind in read_by_us:
         text += _table(f"{kind}_stamped", kind, tmp_path / kind, ", arrival 'came'")
         text += _table(f"{kind}_odd", kind, _fill(tmp_path / f"{kind}[1]", kind))
         other = tmp_path / f"{kind}1"
@@ -95,19 +99,20 @@ def test_every_file_of_a_stream_is_read_once(spark: SparkSession, tmp_path: Path
     shutil.copytree(tmp_path / "csv", tmp_path / "broken")
     (tmp_path / "broken" / "star*.csv").write_text("no number\n")
     text += _table("broken", "csv", tmp_path / "broken")
-    names = [*WRITERS, *(f"{kind}_{what}" for kind in ("csv", "parquet") for what in ("stamped", "odd"))]
+    names = [*kinds, *(f"{kind}_{what}" for kind in read_by_us for what in ("stamped", "odd"))]
     for name in [*names, "broken"]:
         column = "value" if name.startswith("text") else "id"
         text += f"CREATE VIEW of_{name} AS SELECT {column} FROM {name} WHERE length({column}) > 0;\n"
     run = _run(Engine(spark, retry_attempts=0).execute(text), tmp_path / "out")
     found = {name: _ids(run, f"of_{name}") for name in names}
-    assert found == dict.fromkeys(names, ALL)
+    assert found == dict.fromkeys(names, EVERY)
     status = run.status().to_dict()["streams"]
     assert {name: status[name]["tuples"] for name in names} == dict.fromkeys(names, len(NAMES))
-    assert _ids(run, "of_broken") == [each for each in ALL if each != 1]
+    assert _ids(run, "of_broken") == [each for each in EVERY if each != 1]
     assert status["broken"]["quarantined"] == {"malformed csv record: id is no INT": 1}
 
 
+@pytest.mark.long
 def test_partition_folders_whose_names_are_patterns(spark: SparkSession, tmp_path: Path) -> None:
     text = ""
     for kind in ("csv", "parquet"):
@@ -136,7 +141,7 @@ def test_files_that_are_read_again_and_files_at_rest(spark: SparkSession, tmp_pa
     table = f"CREATE TABLE s (id INT, at TIMESTAMP) USING csv OPTIONS (path '{data}', event_time 'at');"
     select = "CREATE VIEW every AS SELECT id FROM s WHERE id >= 0;"
     run = _run(Engine(spark, retry_attempts=0).execute(table + select), tmp_path / "out")
-    assert _ids(run, "every") == ALL
+    assert _ids(run, "every") == EVERY
     assert [
         Path(each["path"]).name for event in run.events("rows_set_aside") for each in event["places"]
     ] == ["cut*.csv.gz"]
@@ -154,12 +159,13 @@ def test_files_that_are_read_again_and_files_at_rest(spark: SparkSession, tmp_pa
     (data / "cut*.csv.gz").write_bytes(b"\x1f\x8b\x08\x00nothing of the kind")
     engine = Engine(spark, retry_attempts=0).execute(table + select + window + others)
     run = _run(engine, tmp_path / "second")
-    assert _ids(run, "replayed") == ALL
-    assert _ids(run, "joined") == ALL
+    assert _ids(run, "replayed") == EVERY
+    assert _ids(run, "joined") == EVERY
     (row,) = run.results("counted").collect()
-    assert (row.n, row.ids) == (len(NAMES) + 1, sum(ALL) + 50)
+    assert (row.n, row.ids) == (len(NAMES) + 1, sum(EVERY) + 50)
 
 
+@pytest.mark.long
 def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     """A path that does not exist as it is written names the folders that it fits."""
     for number, name in enumerate(["day1", "day2", "other"]):
@@ -174,6 +180,7 @@ def test_a_pattern_stays_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
         Engine(spark).execute(_table("one", "csv", file))
 
 
+@pytest.mark.long
 def test_a_streaming_dataframe_stops_before_a_file_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

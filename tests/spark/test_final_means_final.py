@@ -113,6 +113,7 @@ def finals(run: Run) -> int:
     return sum(event["views"].get("v", {}).get("final", 0) for event in run.events("windows"))
 
 
+@pytest.mark.long
 def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "in"
     for number in range(FILES):
@@ -167,6 +168,7 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
         run.results("all", final_only=True)
 
 
+@pytest.mark.long
 def test_of_a_driver_whose_clock_is_two_hours_slow(spark: SparkSession, tmp_path: Path) -> None:
     data, now = tmp_path / "in", int(time.time()) // 2 * 2
     for number in range(FILES + 2):

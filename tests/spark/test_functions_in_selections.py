@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from damage_cases import quarantined
 from engine_cases import rows, script, write_orders
+from forms import thinned
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
@@ -103,7 +104,7 @@ def selections(conditions: dict[str, str]) -> dict[str, str]:
     return {name: f"SELECT * FROM orders WHERE {condition}" for name, condition in conditions.items()}
 
 
-@pytest.mark.parametrize("in_scan", [True, False])
+@pytest.mark.parametrize("in_scan", thinned([True, False], 2))
 def test_answers_are_those_of_spark(spark: SparkSession, tmp_path: Path, in_scan: bool) -> None:
     write_orders(tmp_path / "in", 2, 1_500)
     conditions = dict(CALLED) if in_scan else CALLED | MIXED

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import thinned
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.rows import OVERFLOWED
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
@@ -97,7 +98,7 @@ def rows(tables: list[pa.Table]) -> list[str]:
     return sorted(map(repr, pa.concat_tables(tables).to_pylist()))
 
 
-@pytest.mark.parametrize("having", JUDGED)
+@pytest.mark.parametrize("having", thinned(JUDGED, 4))
 def test_what_the_worker_leaves_is_what_spark_leaves(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, having: str
 ) -> None:

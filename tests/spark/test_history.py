@@ -56,9 +56,8 @@ def wait(answering: Answering, number: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(
-    "is_removed", [pytest.param(False, marks=pytest.mark.long), True], ids=["merged", "removed"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("is_removed", [False, True], ids=["merged", "removed"])
 def test_final_windows_are_corrected_as_far_as_the_history_goes(
     spark: SparkSession, layout: Layout, is_removed: bool
 ) -> None:
@@ -162,6 +161,7 @@ def test_windows_join_a_log_whose_beginning_is_gone(spark: SparkSession, layout:
     )
 
 
+@pytest.mark.long
 def test_windows_that_were_ended_as_they_joined_join_again(
     spark: SparkSession, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,9 +109,10 @@ class Skewed:
         return pa.table({"ts": pa.array(moments).cast(pa.timestamp("us", "UTC")), "k": keys, "id": ids})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "view",
-    ["pairs", "alone", *(pytest.param(view, marks=pytest.mark.long) for view in ("computed", "timed"))],
+    ["pairs", *(pytest.param(view, marks=pytest.mark.long) for view in ("alone", "computed", "timed"))],
 )
 def test_a_hot_key_is_joined_by_several_tasks(
     spark: SparkSession, tmp_path: Path, view: str, monkeypatch: pytest.MonkeyPatch

@@ -58,7 +58,7 @@ class Database:
         return [tuple(row) for row in frame.load().collect()]
 
 
-@pytest.fixture(params=["h2", "postgres"])
+@pytest.fixture(params=["postgres", pytest.param("h2", marks=pytest.mark.long)])
 def database(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Database:
     """An embedded database of its own, or the server that all tests share."""
     if request.param == "postgres":

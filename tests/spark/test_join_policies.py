@@ -39,6 +39,7 @@ def run_over(
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     ["paper", *(pytest.param(policy, marks=pytest.mark.long) for policy in ("cardinality", "fixed"))],
@@ -65,6 +66,7 @@ def test_every_policy_gives_the_rows_of_spark(
     assert switched or policy != "paper", "the paper has no merge"
 
 
+@pytest.mark.long
 def test_a_restart_goes_on_by_the_order_and_the_statistics_of_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_hot_key_is_told(spark: SparkSession, tmp_path: Path) -> None:
     run.stop()
 
 
+@pytest.mark.long
 def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     text = "SELECT f.ts, f.k, a.name FROM flights f JOIN airports a ON f.k = a.k"
     inputs = Inputs(tmp_path / "in", np.random.default_rng(6))
@@ -158,6 +159,7 @@ def test_a_static_table_is_read_anew_and_stays_when_it_is_gone(spark: SparkSessi
         run.stop()
 
 
+@pytest.mark.long
 def test_a_static_table_that_is_away_before_it_is_read_is_waited_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:

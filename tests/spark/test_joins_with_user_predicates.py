@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import ALL
 from joined_inputs import Inputs, multiset
 from penstock.errors import StreamFailedError
 from penstock.monitor.folder import folder_status
@@ -66,7 +67,7 @@ def test_a_function_of_constants_is_not_called_as_a_view_is_declared(
 
 def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
-    inputs.feed(9, count=200)
+    inputs.feed(9 if ALL else 6, count=200)
     views = {
         "judged": f"SELECT f.k, f.ts, w.x {FROM} WHERE half(f.x) BETWEEN 0 AND 1 AND is_three(w.n)",
         "with_constants": f"SELECT f.k, w.ts {FROM} WHERE NOT apart(f.x, w.x * 2, 1.5D) AND f.n > 1",
@@ -100,6 +101,7 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     assert f": {reordered['order']}: {reordered['reason']}" in lines
 
 
+@pytest.mark.long
 def test_a_row_at_which_a_predicate_raises_is_no_match_and_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -110,7 +110,9 @@ def _tuples(spark: SparkSession, kafka: KafkaBroker, topic: str) -> DataFrame:
     return _records(spark, kafka, topic).where("good").select("t.*").drop("bad")
 
 
-@pytest.mark.parametrize("decode_in_worker", [True, False], ids=["worker", "spark"])
+@pytest.mark.parametrize(
+    "decode_in_worker", [True, pytest.param(False, marks=pytest.mark.long)], ids=["worker", "spark"]
+)
 def test_decoding_equals_from_json_and_malformed_records_are_kept(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, decode_in_worker: bool
 ) -> None:
@@ -119,7 +121,9 @@ def test_decoding_equals_from_json_and_malformed_records_are_kept(
     kafka.produce(topic, _orders(500), partition=0)
     kafka.produce(topic, [*_orders(50), *ODD, *MALFORMED], partition=1)
     engine = Engine(spark, max_record_bytes=MAX_RECORD_BYTES, decode_in_worker=decode_in_worker)
-    run = _run(engine.execute(_script(kafka, topic)), tmp_path)
+    engine.execute(_script(kafka, topic))
+    assert ("Python workers decode JSON" in engine.explain()) == decode_in_worker
+    run = _run(engine, tmp_path)
     tuples = _tuples(spark, kafka, topic)
     assert {name: rows(run.results(name)) for name in VIEWS} == expected(spark, tuples, VIEWS)
     status = run.status().streams["orders"].to_dict()
@@ -140,19 +144,6 @@ def test_decoding_equals_from_json_and_malformed_records_are_kept(
     ]
     assert sorted(row["record"] for row in kept) == sorted(bad)
     assert all(row["origin"].startswith(f"{topic}-1-") for row in kept)
-
-
-def test_clean_records_are_decoded_in_the_worker(
-    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
-) -> None:
-    kafka.create_topic("clean")
-    kafka.produce("clean", _orders(300))
-    engine = Engine(spark).execute(_script(kafka, "clean"))
-    assert "Python workers decode JSON" in engine.explain()
-    run = _run(engine, tmp_path)
-    assert {name: rows(run.results(name)) for name in VIEWS} == expected(
-        spark, _tuples(spark, kafka, "clean"), VIEWS
-    )
 
 
 def test_sink_and_broker_restart_in_the_middle(

@@ -41,6 +41,7 @@ def _called(
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("kafka")
 def test_a_second_start_adds_topics_to_the_broker_that_runs(tmp_path: Path) -> None:
     place = ["--jars", str(CACHE / "kafka"), "--connector", str(CACHE / "kafka-connector")]
@@ -110,6 +111,7 @@ def test_a_missing_topic_of_a_sink_is_told_before_anything_starts(
     assert Engine(spark).execute(script).declared == {"orders": ["large"]}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_a_script_on_kafka_needs_no_options(
     kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -104,6 +104,7 @@ def test_a_delivery_that_was_committed_and_not_marked(
     assert len(headers) == 4, "a repeated record has the same headers"
 
 
+@pytest.mark.long
 def test_a_transaction_that_a_kill_left_open_is_given_up(
     folder: Folder, topic: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_transaction_that_a_kill_left_open_is_given_up(
     assert ids(topic) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_marks_behind_an_open_transaction_of_another_sink_are_seen(
     folder: Folder, topic: dict[str, str], spark: SparkSession
 ) -> None:
@@ -203,6 +205,7 @@ def test_many_records_without_a_broker_fail_after_one_wait(spark: SparkSession) 
     assert time.monotonic() - began < 100
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_delays_and_loses_nothing(
     folder: Folder, topic: dict[str, str], kafka: KafkaBroker
 ) -> None:

@@ -153,6 +153,7 @@ def test_schemas_are_followed_and_bad_values_set_aside(
             assert "S3cret-Marker" not in engine.explain()
 
 
+@pytest.mark.long
 def test_columns_come_from_the_newest_schema(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = topic_of(kafka, tmp_path)
     plain = {**FIRST, "fields": FIRST["fields"][:3]}
@@ -172,6 +173,7 @@ def test_columns_come_from_the_newest_schema(spark: SparkSession, kafka: KafkaBr
             Engine(spark).execute(table(kafka, topic, options, ""))
 
 
+@pytest.mark.long
 def test_a_file_has_the_schema_of_values_without_numbers(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -267,6 +269,7 @@ def test_protobuf_messages_with_a_registry_and_with_a_file(
             ]
 
 
+@pytest.mark.long
 def test_a_registry_that_fails_is_asked_again(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def _check(spark: SparkSession, run: Run, tables: Tables) -> None:
         assert log.marks()[NAME] == newest.number
 
 
+@pytest.mark.long
 def test_a_lane_beside_the_windows_is_exact_behind_them_and_before_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

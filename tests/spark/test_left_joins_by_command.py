@@ -87,6 +87,7 @@ def wanted(inputs: Inputs) -> dict[str, Counter[str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_rows_are_told_withdrawn_and_final(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -148,6 +148,7 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
     }
 
 
+@pytest.mark.long
 def test_files_of_another_type_are_told_by_column_and_types(spark: SparkSession, tmp_path: Path) -> None:
     """As pandas writes timestamps; in the scan and in partition folders, which Spark reads."""
     moment = pa.array([0, 1_000], pa.timestamp("ns", "UTC"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAMES = ["../../escaped", "a[b]", "a{b}", "*", "100%", "per {hour}?"]
 
 
+@pytest.mark.long
 def test_a_view_s_name_is_no_path_and_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "deep" / "in").mkdir(parents=True)
     at = pa.array([0, 10_000_000], pa.timestamp("us", "UTC"))

@@ -76,6 +76,7 @@ def _ended(engine: Engine, out: Path, *, ended: bool) -> Run:
     return run
 
 
+@pytest.mark.long
 def test_columns_called_as_ours_are_answered(spark: SparkSession, tmp_path: Path) -> None:
     handed: dict[str, list[DataFrame]] = {}
     layout = Layout(tmp_path / "out", tmp_path / "out")

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from conftest import CONNECTOR_JARS
 from engine_cases import rows
+from forms import ALL
 from installed import install_penstock
 from killing import ended, started
 from penstock.errors import CheckpointError, StartStoppedError
@@ -37,6 +38,8 @@ _MOST_SECONDS = 1200
 NETWORK = {"nodes": "15", "load": "40", "seconds": "60", "seed": "7", "max_speed": "20", "sources": "5"}
 #: nothing is final, and nothing promised, before the stream is six times as old as its largest delay
 LONGER = {"seconds": "240"}
+#: of a batch of it
+ROWS = 150 if ALL else 400
 SECONDS = 3
 EPSILON = 0.05
 VIEWS = {
@@ -98,7 +101,8 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     packets = simulate(NetworkSettings.from_options({**NETWORK, **LONGER})).packets
-    run = _answered(_engine(spark, speed="max", rows_per_trigger="150", **LONGER), tmp_path / "out")
+    options = {"speed": "max", "rows_per_trigger": str(ROWS), **LONGER}
+    run = _answered(_engine(spark, **options), tmp_path / "out")
     _assert_as_spark_answers(spark, run, packets)
     arrived, never = arrived_readings(packets, BEGINNING), lost_readings(packets, BEGINNING)
     causes = Counter(fate.removeprefix("lost: ") for fate in never["fate"].to_pylist())
@@ -119,12 +123,12 @@ def test_windows_are_those_of_the_packets_that_arrived_and_the_others_are_told(
     for event in reached:
         assert event["created"] == event["arrived"] + event["under_way"] + sum(event["lost"].values())
     assert [event["arrived"] for event in reached] == [
-        min(150 * number, arrived.num_rows) for number in range(1, len(reached) + 1)
+        min(ROWS * number, arrived.num_rows) for number in range(1, len(reached) + 1)
     ]
     _assert_early_answers_promise_what_arrives(run, arrived, never)
     _forget_what_was_told(tmp_path / "out")
     assert folder_status(tmp_path / "out")["streams"]["readings"].get("network") is None
-    run = _answered(_engine(spark, speed="max", rows_per_trigger="150", **LONGER), tmp_path / "out")
+    run = _answered(_engine(spark, **options), tmp_path / "out")
     assert run.events("batch") == []
     assert run.status().streams["readings"].to_dict()["network"] == told
     assert folder_status(tmp_path / "out")["streams"]["readings"]["network"] == told

@@ -76,6 +76,7 @@ def _waits(folder: Path) -> Callable[[pa.Array], pa.Array]:
     return held
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     ("client", "away_seconds"),

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import thinned
 from penstock.cli.results import Asked, Format, _print_computed, _print_plain
 from penstock.errors import UnknownNameError
 from penstock.spark.engine import Engine
@@ -118,7 +119,7 @@ def folder(_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return at / "out"
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", thinned(list(Format), 2))
 @pytest.mark.parametrize(
     ("view", "changes"), [("whole", False), ("chosen", False), ("hours", False), ("hours", True)]
 )

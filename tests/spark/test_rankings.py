@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import put_file
-from order_files import COLUMNS, engine, expected, finished, orders, rounded, write
+from forms import ALL
+from order_files import COLUMNS, engine, expected, finished, orders, rounded, values, write
 from penstock import Engine
 from penstock.errors import SqlError
 from penstock.monitor.verification import verify
 from penstock.spark.declaring.insertions import view_of
+from read_results import published
 
 pytestmark = pytest.mark.spark
 
@@ -59,11 +61,17 @@ ORDER = (
 VIEWS = {name: VIEWS[name] for name in ORDER}
 
 
+#: files of each, and whether the stream ends
+LIVES = ((range(5, 8), False), (range(2), True), (range(3, 5), False), (range(8, 9), True))
+if not ALL:
+    LIVES = (*LIVES[:1], *LIVES[2:3])
+
+
 def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_path: Path) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     ranked = {name: text for name, text in VIEWS.items() if name not in ("large", "twice")}
     late = VIEWS["top"].replace("SELECT *", "SELECT /*+ BACKFILL */ *", 1)
-    for files, ended in ((range(5, 8), False), (range(2), True), (range(3, 5), False), (range(8, 9), True)):
+    for files, ended in LIVES:
         write(data, files)
         if files.start == 3:
             ranked["late"] = late
@@ -73,20 +81,22 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         for name in ranked:
             found = run.results(name)
             assert found.columns == spark.sql(ranked[name]).columns
-            assert rounded(found.collect()) == wanted[name], (name, files)
+            assert values(published(run, name)) == wanted[name], (name, files)
     assert {row.op for row in run.changes("ranks").select("op").distinct().collect()} == {"upsert", "delete"}
     assert view_of(made._declared, "top").key == ("name", "place")
     assert view_of(made._declared, "first").key == ("name",)
     assert verify(out).faults == []
 
 
+@pytest.mark.long
 def test_with_other_columns_a_star_is_another_view(spark: SparkSession, tmp_path: Path) -> None:
     """What the state has by number is never read as other columns; a list without a star goes on."""
     data, out = tmp_path / "data", tmp_path / "out"
     listed = VIEWS["top"].replace("*", "id, name, amount, place", 1)
     texts = {"top": VIEWS["top"].replace("SELECT", "SELECT /*+ BACKFILL */", 1), "listed": listed}
     declared = [each.strip() for each in COLUMNS.replace("(20, 3)", "(20;3)").split(",")]
-    for number, columns in enumerate((declared[:-1], declared, [*declared[1:], declared[0]])):
+    orders_of_columns = [declared[:-1], [*declared[1:], declared[0]], declared]
+    for number, columns in enumerate(orders_of_columns):
         write(data, range(number, number + 1))
         names = ", ".join(columns).replace(";", ", ")
         made = Engine(spark).execute(f"CREATE TABLE orders ({names}) USING parquet OPTIONS (path '{data}')")
@@ -114,6 +124,7 @@ OVER = {
 }
 
 
+@pytest.mark.long
 def test_over_window_views_join_views_and_union_all(spark: SparkSession, tmp_path: Path) -> None:
     """Rows beneath are corrected and withdrawn: the first of them follow."""
     data, out = tmp_path / "data", tmp_path / "out"
@@ -126,7 +137,7 @@ def test_over_window_views_join_views_and_union_all(spark: SparkSession, tmp_pat
         for name in OVER:
             found = run.results(name)
             assert found.columns == spark.sql(views[name]).columns
-            assert rounded(found.collect()) == wanted[name], (name, files)
+            assert values(published(run, name)) == wanted[name], (name, files)
     assert "ranking: row_number <= 2 of each partition, by n DESC, name; computed again" in made.explain()
     assert verify(out).faults == []
 

@@ -64,6 +64,7 @@ def multiset(rows: DataFrame) -> Counter[str]:
     return Counter(repr(tuple(row)) for row in rows.collect())
 
 
+@pytest.mark.long
 def test_every_recipe_is_what_spark_answers(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row[0] for row in frame.collect())
 
 
+@pytest.mark.long
 def test_results_are_those_of_the_definition_now(told: tuple[Story, Run]) -> None:
     _, run = told
     assert run.status().streams["t"].state == "ended"

@@ -171,6 +171,7 @@ def test_what_is_told_of_a_refreshed_view(spark: SparkSession, tmp_path: Path) -
     assert delivered.count() == len(told)
 
 
+@pytest.mark.long
 def test_a_redefined_view_keeps_its_tuples(spark: SparkSession, tmp_path: Path) -> None:
     first = {"some": "SELECT /*+ REFRESH('1 second') */ k, v FROM orders WHERE v > 40"}
     second = {"some": "SELECT /*+ REFRESH('1 second') */ DISTINCT k, v FROM orders WHERE v > 30"}

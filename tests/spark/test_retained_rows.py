@@ -56,6 +56,7 @@ def test_old_rows_leave_and_sinks_get_all(spark: SparkSession, tmp_path: Path) -
     assert set(windows) - set(all_windows)
 
 
+@pytest.mark.long
 def test_views_over_views_keep_rows(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", 4, 300)
     text = _script(tmp_path / "in")

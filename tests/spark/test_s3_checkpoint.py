@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from forms import ALL
 from penstock.spark.sessions.libraries import VARIABLE
 from penstock.stores.address import StoreAddress
 from penstock_lab.servers.fault_proxy import DROPPED, PASS, FaultProxy
 from penstock_lab.servers.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[1] / "s3_checkpoint.py"
-FILES = 24 if ALL else 6
+FILES = 24
 #: the requests at whose second time in a run the query is killed: method, pattern of the path, and whether it is carried out
 PLACES = [
     ("PUT", r"/offsets/\.", True),
@@ -80,6 +79,7 @@ def _numbers(address: StoreAddress, log: str) -> list[int]:
     return sorted(int(name.rpartition("/")[2]) for name in names if name.rpartition("/")[2].isdigit())
 
 
+@pytest.mark.long
 def test_a_killed_query_repeats_nothing_that_it_committed(
     s3_environment: S3Server, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -121,8 +121,7 @@ def test_a_killed_query_repeats_nothing_that_it_committed(
         assert committed <= set(offsets)
         return code
 
-    places = PLACES if ALL else PLACES[4:5]
-    for place in places:
+    for place in PLACES:
         assert run(place) == -signal.SIGKILL, log.read_text()
     assert run(None) == 0, log.read_text()
 

@@ -20,6 +20,7 @@ from obstore.store import ObjectStore
 from pyspark.sql import SparkSession
 
 from damage_cases import quarantined
+from forms import thinned
 from penstock import Engine, Trigger
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.sessions.store_access import configure
@@ -98,7 +99,7 @@ def _expected(spark: SparkSession, tables: Iterable[pa.Table]) -> dict[str, list
         spark.catalog.dropTempView("flights")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("kind", thinned(["parquet", "csv", "json"], 2))
 def test_files_in_a_bucket_are_answered_as_spark_answers_them(
     spark: SparkSession, bucket: Bucket, kind: str, tmp_path: Path
 ) -> None:

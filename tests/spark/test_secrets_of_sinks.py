@@ -58,6 +58,7 @@ def echo() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.long
 def test_a_run_with_secrets_in_every_sink_shows_none(kafka: KafkaBroker, tmp_path: Path, echo: str) -> None:
     outside, out, ui = tmp_path / "outside", tmp_path / "out", free_port()
     for folder in (outside, tmp_path / "in", tmp_path / "spark"):

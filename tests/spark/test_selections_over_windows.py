@@ -84,6 +84,7 @@ def wait_for(run: Run, count: int) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_every_revision_is_that_of_the_text_over_the_view_beneath(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_swap_between_the_binding_and_the_run_of_a_batch(
     assert min(costs[0], costs[2]) > 1.1 * max(costs[1], costs[3]), "every batch followed the newest sequence"
 
 
+@pytest.mark.long
 def test_status_is_read_and_sequences_swapped_all_the_time(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", 2 * FILES, rows=500)
     views = {

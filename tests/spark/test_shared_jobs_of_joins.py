@@ -35,6 +35,7 @@ def _wanted(spark: SparkSession, inputs: Inputs, text: str, since: int = 0) -> C
     return multiset(spark.sql(text))
 
 
+@pytest.mark.long
 def test_views_come_go_and_fail_beside_each_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def early(run: Run) -> list[tuple[Any, ...]]:
     return sorted((r.key, r.w.start, r.n, r.revision, r.is_final, r.slack, r.coverage or 0.0) for r in found)
 
 
+@pytest.mark.long
 def test_lateness_inside_a_batch_of_files_is_seen_and_a_repeated_batch_sees_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,13 +49,15 @@ def _state(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "where",
     [
         "staged",
-        pytest.param("manifest_written", marks=pytest.mark.long),
-        pytest.param("before_commit", marks=pytest.mark.long),
-        "never",
+        *(
+            pytest.param(place, marks=pytest.mark.long)
+            for place in ("manifest_written", "before_commit", "never")
+        ),
     ],
 )
 def test_a_run_that_was_taken_over_ends_with_one_message_and_nothing_is_doubled(

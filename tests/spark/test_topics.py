@@ -64,7 +64,8 @@ def test_a_topic_created_anew_between_two_runs(
     assert not run.events("topic_recreated")
 
 
-@pytest.mark.parametrize("new", [pytest.param(30, marks=pytest.mark.long), 300], ids=["shorter", "longer"])
+@pytest.mark.long
+@pytest.mark.parametrize("new", [30, 300], ids=["shorter", "longer"])
 def test_a_topic_created_anew_under_a_running_stream(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, new: int
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_topic_created_anew_under_a_running_stream(
     assert not run.events("run_failed")
 
 
+@pytest.mark.long
 def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -109,6 +111,7 @@ def test_lost_records_are_told_from_a_topic_that_is_not_there_or_another(
     assert f"topic {topic} was deleted and created again" in recreated.told
 
 
+@pytest.mark.long
 def test_partitions_added_to_a_topic(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = "grown"
     kafka.create_topic(topic)

@@ -107,8 +107,11 @@ VIEWS: Mapping[str, Any] = {
 
 @pytest.mark.parametrize(
     ("demands", "views"),
-    [((LARGE,), {}), ((EVERY,), {}), ((LARGE, FORGIVING, EVERY), VIEWS)],
-    ids=["in scan", "computed", "with views"],
+    [
+        pytest.param((LARGE,), {}, id="in scan"),
+        pytest.param((EVERY,), {}, id="computed", marks=pytest.mark.long),
+        pytest.param((LARGE, FORGIVING, EVERY), VIEWS, id="with views"),
+    ],
 )
 def test_the_log_holds_what_was_asked_for(
     spark: SparkSession,
@@ -135,7 +138,7 @@ def test_the_log_holds_what_was_asked_for(
 
 @pytest.mark.parametrize(
     "place",
-    ["staged", "manifest_written"],
+    ["staged", pytest.param("manifest_written", marks=pytest.mark.long)],
 )
 def test_a_batch_that_is_repeated_brings_its_tuples_once(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, place: str

@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from forms import ALL
+from forms import ALL, thinned
 from penstock.spark.sources.table_checks import table_warnings
 from penstock.sql.script.script import parse_script
 
@@ -49,7 +49,7 @@ def _declared(name: str) -> tuple[str, ...]:
     return DECLARED if ALL else DECLARED[len(name) % 4 :: 4]
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", thinned(list(COLUMNS), 4))
 def test_a_type_is_warned_of_where_spark_cannot_read_it(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_type_is_warned_of_where_spark_cannot_read_it(
     assert warned == unread
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", thinned(list(INTEGERS), 2))
 def test_an_integer_is_warned_of_where_spark_reads_another_or_none(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

@@ -161,12 +161,16 @@ class _RaisingConditions(QueryGenerator):
         return self.random.choice(["10 / b > 0", "a = 1", "a > 1", "5 / b = a"])
 
 
+@pytest.mark.long
 def test_what_raises_is_decided_by_other_parts_as_in_the_engine(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     tuples = [(a, b) for a in (1, 2, None) for b in (0, 5, None)]
     (tmp_path / "in" / "0.json").write_text("\n".join(json.dumps({"a": a, "b": b}) for a, b in tuples))
     generator = _RaisingConditions(11)
-    conditions = [*_RAISING, *(generator.condition(pa.schema([]), 3) for _ in range(PAIRS // 2))]
+    conditions = [
+        *_RAISING,
+        *(generator.condition(pa.schema([]), 3) for _ in range(PAIRS // 2)),
+    ]
     views = "".join(
         f"CREATE VIEW v{number} AS SELECT * FROM t WHERE {text};" for number, text in enumerate(conditions)
     )
@@ -237,6 +241,7 @@ def test_a_tuple_is_in_windows_with_their_fate(engine: Engine, folder: Path) -> 
     assert engine.why("by_city", '{"city": "Bern"}').windows == ()
 
 
+@pytest.mark.long
 def test_views_over_window_views(engine: Engine) -> None:
     row = '{"id": 9, "city": "Bern", "amount": 9, "at": "2026-01-01T10:30:00Z"}'
     found = engine.why("busy", row)
@@ -258,6 +263,7 @@ def test_views_over_window_views(engine: Engine) -> None:
     )
 
 
+@pytest.mark.long
 def test_partners_of_a_join_are_read_from_the_files_of_its_tables(engine: Engine) -> None:
     found = engine.why(
         "with_country", '{"id": 9, "city": "Bern", "amount": 99, "at": "2026-01-01T10:30:00Z"}'

@@ -287,6 +287,7 @@ def test_on_raw_json(spark: SparkSession, folder: Path) -> None:
     same(answers(ingest, "overall"), expected(spark, OVERALL, "total"))
 
 
+@pytest.mark.long
 def test_a_matched_record_of_kafka_that_only_spark_reads(spark: SparkSession, folder: Path) -> None:
     """Columns of texts that nothing compares are decoded of matched records: one of them, in one file, holds a number."""
     records = folder / "records"
@@ -375,6 +376,7 @@ def _uncommit(commits: Path, batch: int) -> None:
         (commits / name).unlink(missing_ok=True)
 
 
+@pytest.mark.long
 def test_a_tuple_beyond_the_history_goes_to_the_quarantine(spark: SparkSession, folder: Path) -> None:
     """The log says that its history does not go back to noon, and the windows that all of them are final."""
     views = definitions({"overall": OVERALL, "sliding": SLIDING})
@@ -447,6 +449,7 @@ def test_a_stream_that_never_had_a_window_view_has_no_log(spark: SparkSession, f
     assert program.operators == ()
 
 
+@pytest.mark.long
 def test_one_window_over_every_tuple(spark: SparkSession, folder: Path) -> None:
     ingest = Ingest(spark, folder, parquet(spark, folder), definitions({"sliding": SLIDING}))
     ingest.run()

@@ -149,6 +149,7 @@ def windows(layout: Layout) -> list[dict[str, Any]]:
     return [event for event in events if event["kind"] == "windows"]
 
 
+@pytest.mark.long
 def test_final_results_are_those_of_the_text_whatever_the_batches(
     spark: SparkSession, layout: Layout
 ) -> None:

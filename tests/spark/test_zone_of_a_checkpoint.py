@@ -51,6 +51,7 @@ def answer(spark: SparkSession, folder: Path, zone: str) -> Run:
     return run
 
 
+@pytest.mark.long
 def test_another_name_of_the_zone_keeps_every_join(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path, 0)
     answer(spark, tmp_path, "Etc/UTC")

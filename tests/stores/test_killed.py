@@ -102,7 +102,7 @@ def proxy(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]
         yield proxy
 
 
-@pytest.mark.parametrize("fault", [DROPPED, REPLY_LOST])
+@pytest.mark.parametrize("fault", [pytest.param(DROPPED, marks=pytest.mark.long), REPLY_LOST])
 def test_a_kill_at_any_request_leaves_what_was_acknowledged(
     fault: str, s3: S3Server, proxy: FaultProxy, tmp_path: Path
 ) -> None:

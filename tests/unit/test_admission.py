@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.control.controller import Controller
 from penstock.control.policies.deadlines.admission import ViewLoad, admission
 from penstock.control.policies.deadlines.choices import chosen_policy
@@ -70,7 +71,7 @@ def _broken(played: PlayedDeadlines) -> set[str]:
     return {name for name, each in played.queries.items() if each.violations}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(views, st.integers(1, 2), st.sampled_from(["planned", "edf", "dbp", "dwcs"]))
 def test_promises_that_cannot_be_kept_are_broken_under_every_policy(
     given_views: list[tuple[int, int, int, int, int]], processors: int, policy: str
@@ -101,7 +102,7 @@ def _lighter(each: ViewLoad) -> ViewLoad:
     return ViewLoad(each.k, each.m, each.asked, each.least / 1.15, each.seconds, each.available)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(views, st.integers(1, 2))
 def test_nothing_is_said_of_views_that_keep_their_promises(
     given_views: list[tuple[int, int, int, int, int]], processors: int

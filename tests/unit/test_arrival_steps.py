@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.arrival_steps import (
@@ -128,7 +129,7 @@ def ended(program: WindowProgram) -> LogRecord:
     return LogRecord(program, None, np.zeros(0, np.int64), True, [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tuples, st.integers(1, 6), st.integers(1, 3))
 def test_steps_of_one_batch_leave_what_as_many_batches_leave(
     rows: list[tuple[int, int]], number: int, tasks: int
@@ -155,7 +156,7 @@ def test_steps_of_one_batch_leave_what_as_many_batches_leave(
     assert groups(answers) == groups(others)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tuples, tuples, st.integers(1, 6))
 def test_final_answers_are_those_over_all_tuples_whatever_the_steps(
     first: list[tuple[int, int]], second: list[tuple[int, int]], number: int

@@ -69,7 +69,7 @@ def jobs_of(query: SimulatedQuery, chosen: Sequence[str]) -> list[tuple[float, f
     return jobs
 
 
-@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize("incremental", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_no_schedule_has_more_or_violates_less(incremental: bool) -> None:
     rng = np.random.default_rng(8)
     gaps, needed = [], []

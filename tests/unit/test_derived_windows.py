@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
+from forms import examples
 from penstock.errors import CheckpointError
 from penstock.operators.windows.answers import Progress
 from penstock.operators.windows.lifecycle import ends_of
@@ -226,7 +227,7 @@ def test_stretches_are_joined() -> None:
 
 
 @given(st.lists(st.lists(st.integers(-50, 50), min_size=1, max_size=20), max_size=4), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 def test_rows_are_read_by_stretches(
     tmp_path_factory: Any, files: list[list[int]], data: st.DataObject
 ) -> None:

@@ -230,6 +230,7 @@ def test_bounds_within_the_outermost_bins() -> None:
     assert answer(selector, values) == brute_force(selections, values)
 
 
+@pytest.mark.long
 def test_a_few_hot_values() -> None:
     """Equalities that many queries ask and many tuples satisfy: some runs hold thousands of rows."""
     rng = np.random.default_rng(12)

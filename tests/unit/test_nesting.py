@@ -9,6 +9,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from forms import thinned
 from penstock.errors import SqlError
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.script.queries import parse_query
@@ -49,7 +50,9 @@ def test_what_is_nested_too_deep_is_one_message_with_its_place(before: str) -> N
     ) + (len("NOT ") if before == "NOT (" else len("coalesce") if before.startswith("coalesce") else 0)
 
 
-@pytest.mark.parametrize("suffix", ["[0]", "[a + 1]", "::int", " AT TIME ZONE 'UTC'", "::array<int>[0]"])
+@pytest.mark.parametrize(
+    "suffix", thinned(["[0]", "::array<int>[0]", "[a + 1]", "::int", " AT TIME ZONE 'UTC'"], 2)
+)
 def test_subscripts_and_casts_in_a_chain_count_as_nested(suffix: str) -> None:
     steps = suffix.count("::") + suffix.count("[") + suffix.count("ZONE")
     for template in (

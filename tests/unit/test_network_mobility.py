@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock_lab.simulate.networks.mobility import Floats, gauss_markov, random_waypoint, standing
 
 SIDE, STEP = 1000.0, 0.2
@@ -28,7 +29,7 @@ def speeds(positions: Iterator[Floats], steps: int) -> Floats:
     return np.linalg.norm(np.diff(places, axis=0), axis=2) / STEP
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.sampled_from(["waypoint", "gauss-markov"]),
     st.integers(0, 2**32),

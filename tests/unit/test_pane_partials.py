@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.deadlines.instances import Extent, Tuples
 from penstock.operators.deadlines.order import OrderPlan, merge_from_panes, work_out, work_out_merged
 from penstock.operators.deadlines.pane_partials import PanePartials
@@ -62,7 +63,7 @@ def _rows(table: pa.Table) -> Counter[tuple[object, ...]]:
     return Counter(zip(*columns, strict=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tuples, orders, st.sampled_from([(4, 4), (6, 2), (6, 4), (2, 4)]), st.sampled_from(list(KEYS)))
 def test_windows_of_kept_partials_are_those_of_all_tuples(
     rows: list[tuple[int, int, float | None, int | None]],

@@ -55,9 +55,12 @@ FORBIDDEN = {
 
 
 def test_no_message_has_a_forbidden_word() -> None:
+    # one search for all patterns: nearly no text has one
+    some = re.compile("|".join(FORBIDDEN))
     found = [
         f"{place}: {match.group(0)!r} in {text!r}; write: {better}"
         for place, text in _texts()
+        if some.search(text) is not None
         for pattern, better in FORBIDDEN.items()
         if (match := re.search(pattern, text)) is not None
     ]

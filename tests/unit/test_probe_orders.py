@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from forms import examples
 from penstock.optimizer.join_model import JoinModel
 from penstock.optimizer.join_statistics import JoinStatistics, UnitCosts
 from penstock.optimizer.probe_orders import EXACT_INPUTS, cardinality_order, plan_joins
@@ -50,7 +51,7 @@ def every_order(model: JoinModel, first: int) -> list[float]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(planned(4))
 def test_an_optional_input_is_searched_last(case: tuple[JoinPlan, JoinStatistics]) -> None:
     plan, known = case
@@ -61,7 +62,7 @@ def test_an_optional_input_is_searched_last(case: tuple[JoinPlan, JoinStatistics
             assert order.first == last or order.steps[-1].input == last
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(planned(4))
 def test_the_search_finds_what_trying_everything_finds(case: tuple[JoinPlan, JoinStatistics]) -> None:
     model = JoinModel(*case)
@@ -77,7 +78,7 @@ def test_the_search_finds_what_trying_everything_finds(case: tuple[JoinPlan, Joi
         assert found.runner_up.output_rate <= found.output_rate * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(planned(4))
 def test_the_baseline_has_the_least_intermediate_cardinalities(
     case: tuple[JoinPlan, JoinStatistics],

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from forms import thinned
 from killing import forked
 from penstock.monitor.published import published_files
 from penstock.monitor.verification import verify
@@ -80,7 +81,7 @@ def test_rows_without_a_retention_remain(tmp_path: Path, clock: Clock) -> None:
     folder.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", thinned(range(6), 3))
 def test_readers_and_sinks_see_a_suffix_whatever_is_merged(tmp_path: Path, clock: Clock, seed: int) -> None:
     """Random batches, merges, removals, restarts and deliveries, compared with a list."""
     chance = random.Random(seed)
@@ -134,6 +135,7 @@ def _place(folder: Folder) -> int:
     return int(mark["feeds"][0]["place"]["rows"])
 
 
+@pytest.mark.long
 def test_the_number_of_files_stays_small(tmp_path: Path, clock: Clock) -> None:
     folder = Folder(tmp_path / "out", 4, Retention(KEPT))
     counts = []

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.errors import CheckpointError, DamagedError
 from penstock.kernels.radix import radix_order
 from penstock.operators.routing.routers import Dimension, Grid, GridRouter, HashRouter
@@ -104,7 +105,7 @@ def check(run: Run, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(tuples=rows)
 def test_what_is_written_is_read(plan: RunPlan, tuples: list[tuple[Any, ...]]) -> None:
     run = written(table(tuples), plan)

@@ -30,7 +30,7 @@ def partials(times: np.ndarray, groups: np.ndarray) -> pa.Table:
     return PARTS.lift(tuples, [PANE, "k"])
 
 
-@pytest.mark.parametrize("groups", [3, 400])
+@pytest.mark.parametrize("groups", [3, pytest.param(400, marks=pytest.mark.long)])
 def test_what_is_stored_in_each_batch_does_not_grow_with_age(groups: int) -> None:
     """Late tuples, silence and answers beforehand, and far more windows than a policy remembers."""
     rng = np.random.default_rng(3)

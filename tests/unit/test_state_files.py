@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.errors import DamagedError
 from penstock.spark.lanes.windows import shard_state
 from penstock.spark.lanes.windows.shard_state import (
@@ -111,7 +112,7 @@ def test_what_a_reader_has_is_brought_up_to_date_by_the_files_it_does_not_know(
         assert {**unchanged, **read(states, files, unknown)} == model
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([1, 300, 20_000]),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disordered import Disordered, few_late, growing
+from forms import examples
 from penstock.operators.deadlines.creation import Brought, CreatedWindow, CreationState, WindowCreation
 from penstock.operators.deadlines.instances import Tuples
 from penstock.operators.deadlines.learned_slack import LearnedSlack
@@ -250,7 +251,7 @@ def test_a_view_without_keys_and_columns_waits() -> None:
     assert waiting.slack.slack > 0
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(data=st.data())
 def test_whoever_goes_on_creates_the_same_windows(data: st.DataObject) -> None:
     """Wherever a run ends, the next one reads the log again from the first entry that is needed, and goes on alike."""
