@@ -74,7 +74,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     from pyspark.sql import SparkSession
 
     from local_files import set_permissions_in_the_jvm
-    from penstock.spark.sessions.build import CHECKPOINTS
+    from penstock.spark.sessions.build import STREAMING
 
     folder = tmp_path_factory.mktemp("spark")
     builder = (
@@ -92,7 +92,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *JDBC_JARS, *S3_JARS])))
-        .config(map=CHECKPOINTS)
+        .config(map=STREAMING)
         .config(map=INTERPRETED)
     )
     session = builder.getOrCreate()

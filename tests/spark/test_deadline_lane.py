@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -327,6 +327,32 @@ def test_views_come_and_go_while_running(spark: SparkSession, tmp_path: Path) ->
     _same(spark, tmp_path, run, tables, "first", "5 seconds", (0, 2 * SECONDS))
     _same(spark, tmp_path, run, tables, "second", "6 seconds", (SECONDS, 3 * SECONDS))
     _same(spark, tmp_path, run, tables, "third", "5 seconds", (3 * SECONDS, 4 * SECONDS))
+
+
+def test_batches_of_a_stream_that_only_deadlines_read_rest(spark: SparkSession, tmp_path: Path) -> None:
+    engine = _engine(spark, tmp_path, idle_seconds=0)
+    engine.view(
+        "v",
+        "SELECT /*+ DEADLINE('60 seconds') */ window(ts, '5 seconds') AS w, count(*) AS n FROM rides GROUP BY 1",
+    )
+    run = engine.start(tmp_path / "out")
+    plans = run._execution.queries["rides"].plans
+    for number in range(3):
+        _put(tmp_path, number)
+        wait(lambda: len(run.events("batch")) == number + 1, run)
+    assert plans.gathering_seconds == 1.0
+    engine.view("all", "SELECT * FROM rides WHERE x > 0")
+    assert plans.gathering_seconds == 0.0
+    engine.drop("all")
+    assert plans.gathering_seconds == 1.0
+    run.stop()
+    batches = run.events("batch")
+    spent = [sum(each[f"{part}_seconds"] for part in ("bind", "run", "publish")) for each in batches]
+    ended = [datetime.fromisoformat(each["time"]).timestamp() for each in batches]
+    for place in range(2):
+        began = ended[place + 1] - spent[place + 1]
+        rest = min(3 * spent[place], 1.0 - spent[place])
+        assert began - ended[place] >= rest - 0.1
 
 
 def test_a_view_over_a_stream_that_has_run_without_a_log(spark: SparkSession, tmp_path: Path) -> None:

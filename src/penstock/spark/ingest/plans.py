@@ -84,6 +84,8 @@ class StreamPlans:
     ) -> None:
         #: names of the views that demands of tuples are for, by the demand's id; replaced as a whole
         self.demanding: Mapping[int, Collection[str]] = {}
+        #: seconds that the lanes that read tuples let them wait for others to come with the same batch
+        self.patience = 0.0
         self._spark = spark
         self._stream = stream
         self._source = source
@@ -154,6 +156,13 @@ class StreamPlans:
             views: SharedMap[Any] = self._views.copy()
             views.update(self._register.answered_windows)
             return views, SharedMap.of(self._register.answered_running)
+
+    @property
+    def gathering_seconds(self) -> float:
+        """How long tuples may wait for others to come with the same batch: not at all where the batch itself answers views."""
+        with self._lock:
+            is_answered = bool(self._views) or bool(self._register.answered)
+        return 0.0 if is_answered else self.patience
 
     def definitions(self, version: int) -> Mapping[str, ViewDefinition]:
         """The selection views of a stored plan version."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -37,6 +39,19 @@ from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.spark_checksums import check_metadata
 from penstock.spark.storage.spark_files import drop_unbegun, numbered
 from penstock.trigger import Trigger
+
+#: a batch whose tuples may wait rests so many times as long as the one before it took
+_RESTS = 3.0
+
+
+def resting_seconds(took: float, most: float) -> float:
+    """How long no further batch begins, so that more tuples share the next one.
+
+    Args:
+        took: the batch before, seconds.
+        most: seconds that tuples may wait from the beginning of that batch on.
+    """
+    return max(0.0, min(_RESTS * took, most - took))
 
 
 class IngestQuery:
@@ -127,6 +142,7 @@ class IngestQuery:
         self._supervisor: Supervisor | None = None
         self._trigger = Trigger()
         self._looks_for_end = self._is_paced = self._is_played = False
+        self._stopped = threading.Event()
 
     @property
     def totals(self) -> Totals:
@@ -194,6 +210,7 @@ class IngestQuery:
 
     def stop(self) -> None:
         """Stops the streaming query; the batch at hand is repeated at the next start."""
+        self._stopped.set()
         query = () if self._supervisor is None else (self._supervisor.stop,)
         stop_all((*query, self.source.close, self.close))
 
@@ -273,6 +290,7 @@ class IngestQuery:
         return with_views(cause, definitions, self._functions)
 
     def _process(self, df: DataFrame, batch: int) -> None:
+        began = time.monotonic()
         self.busy = True
         try:
             self._answerer.answer(df, batch)
@@ -282,3 +300,5 @@ class IngestQuery:
             raise
         finally:
             self.busy = False
+        if not self._trigger.is_bounded and not self.source.is_finite:
+            self._stopped.wait(resting_seconds(time.monotonic() - began, self.plans.gathering_seconds))

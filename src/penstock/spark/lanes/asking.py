@@ -19,12 +19,14 @@ class Asked:
         view: its name.
         demands: what is kept of the stream's tuples for it.
         reads_again: whether the lane reads tuples again that it has left behind.
+        patience: seconds that tuples may wait for others to come with the same batch.
     """
 
     reader: str
     view: str
     demands: tuple[TupleDemand, ...]
     reads_again: bool
+    patience: float = 0.0
 
 
 def ask(log: LogReader, plans: StreamPlans, asked: Sequence[Asked]) -> None:
@@ -47,3 +49,4 @@ def ask(log: LogReader, plans: StreamPlans, asked: Sequence[Asked]) -> None:
         for demand in each.demands:
             views.setdefault(plans.demand(demand), []).append(each.view)
     plans.demanding = views
+    plans.patience = min((each.patience for each in asked), default=0.0)

@@ -39,9 +39,11 @@ _MEANING = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-#: Spark settings under which checkpoints cost less: without the first Spark starts some ten `readlink` processes a batch
+#: Spark settings under which streaming queries cost less: without the manager Spark starts some ten `readlink` processes a batch
 #: (docs/decisions/0012). In an object store a file gets its name by a copy, which is as whole (docs/decisions/0072)
-CHECKPOINTS = {
+STREAMING = {
+    # a query with nothing to do looks at its source so often; a look lists all files of a folder
+    "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -98,7 +100,7 @@ def build_session(
         "spark.python.daemon.module": "penstock.spark.sessions.daemon",
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        **CHECKPOINTS,
+        **STREAMING,
         **REDACTION,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
         "spark.driver.extraJavaOptions": f"{option(f'-Dlog4j2.configurationFile={_LOG4J2}')} -Xss16m {java_options(java, purpose)}".strip(),

@@ -21,6 +21,8 @@ from penstock.sql.windows.bind import BoundWindow
 
 #: the lane that answers all of them: losses are spread over all views
 DEADLINE_LANE = results_of(DEADLINES_NAME)
+#: so much of its deadline a window may lose as its stream gathers tuples for a batch, and so many seconds at most
+_PATIENCE, _MOST_PATIENCE = 0.2, 1.0
 
 
 class DeadlineViews:
@@ -90,7 +92,13 @@ class DeadlineViews:
     def asked(self, stream: str) -> list[Asked]:
         """What the views ask of a stream."""
         return [
-            Asked(DEADLINE_LANE, each.definition.name, (each.demand,), reads_again=False)
+            Asked(
+                DEADLINE_LANE,
+                each.definition.name,
+                (each.demand,),
+                reads_again=False,
+                patience=min(_MOST_PATIENCE, _PATIENCE * each.view.query.deadline),
+            )
             for each in self.views
             if each.stream == stream
         ]
