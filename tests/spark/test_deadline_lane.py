@@ -133,6 +133,10 @@ def _counts(run: Run, view: str) -> Counter[str]:
     return found
 
 
+def _has_batches(run: Run, number: int) -> bool:
+    return len(run.events("batch")) == number
+
+
 def test_what_is_released_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
     texts = {
         "built_in": f"k, {SLIDING} AS w, count(*) AS n, sum(x) AS s, count(DISTINCT x) AS d FROM rides GROUP BY k, {SLIDING}",
@@ -339,7 +343,7 @@ def test_batches_of_a_stream_that_only_deadlines_read_rest(spark: SparkSession, 
     plans = run._execution.queries["rides"].plans
     for number in range(3):
         _put(tmp_path, number)
-        wait(lambda: len(run.events("batch")) == number + 1, run)
+        wait(partial(_has_batches, run, number + 1), run)
     assert plans.gathering_seconds == 1.0
     engine.view("all", "SELECT * FROM rides WHERE x > 0")
     assert plans.gathering_seconds == 0.0
