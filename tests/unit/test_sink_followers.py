@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.spark.results import stored_rows
 from penstock.spark.sinks import shared_files
 from penstock.spark.sinks.published import Limits, Publications
+from penstock.spark.storage import columns
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.formats import SINK
 from penstock.spark.storage.store_paths import StorePath
@@ -69,7 +69,7 @@ def test_small_deliveries_of_a_large_file_decode_it_once(
         decoded.append(path)
         return batches_of(path, *given, **named)
 
-    for module in (shared_files, stored_rows):
+    for module in (shared_files, columns):
         monkeypatch.setattr(module, "batches_of", noted)
     ids = [each if each % 7 else -each for each in range(1, shared_files.SMALL_ROWS + 5_000)]
     folder.match(ids)

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.spark.results import stored_rows
 from penstock.spark.results.stored_rows import Ints, StoredRows
+from penstock.spark.storage import columns
 
 SCHEMA = pa.schema([("n", pa.int64())])
 FILES = (7, 0, 30, 1, 12)
@@ -52,13 +52,13 @@ def test_rows_follow_each_other_from_any_place_on(stored: StoredRows, newest_fir
 
 def test_row_groups_before_a_place_are_not_read(stored: StoredRows, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, int]] = []
-    inner = stored_rows.batches_of
+    inner = columns.batches_of
 
-    def batches_of(path: Path, columns: list[str], groups: list[int]) -> object:
+    def batches_of(path: Path, names: list[str], groups: list[int]) -> object:
         read.append((path.stem, *groups))
-        return inner(path, columns, groups)
+        return inner(path, names, groups)
 
-    monkeypatch.setattr(stored_rows, "batches_of", batches_of)
+    monkeypatch.setattr(columns, "batches_of", batches_of)
     next(stored.parts(30))
     next(stored.parts(30, newest_first=True))
     # 30 is the 24th row of the third file
