@@ -134,3 +134,33 @@ def test_a_row_waits_for_its_version_and_is_told_anew_if_a_newer_one_comes(
     rows = [(row.id, row.rate) for row in run.results("priced").collect()]
     assert Counter(rows) == Counter([(1, 13), (2, 15), (3, 11)])
     run.stop()
+
+
+def test_why_finds_the_newest_version_without_a_lower_bound(spark: SparkSession, tmp_path: Path) -> None:
+    script = []
+    for name, rows in {
+        "orders": [("a", 1, 10), ("a", 2, 30)],
+        "rates": [("a", 7, 5), ("a", 8, 20), ("b", 9, 8)],
+    }.items():
+        (tmp_path / name).mkdir()
+        moments = pa.array([(1_700_000_000 + second) * 1_000_000 for *_, second in rows]).cast(TIME)
+        table = pa.table(
+            {"k": [key for key, *_ in rows], "v": [value for _, value, _ in rows], "ts": moments}
+        )
+        pq.write_table(table, tmp_path / name / "0.parquet")
+        script.append(
+            f"CREATE TABLE {name} (k STRING, v BIGINT, ts TIMESTAMP) USING parquet "
+            f"OPTIONS (path '{tmp_path / name}', event_time 'ts')"
+        )
+    engine = Engine(spark).execute(";".join(script))
+    engine.view(
+        "priced",
+        "SELECT o.v AS id, r.v AS rate FROM orders o ASOF JOIN rates r MATCH_CONDITION (o.ts >= r.ts) ON o.k = r.k",
+    )
+    found = engine.why("priced", '{"k": "a", "v": 1, "ts": "2023-11-14T22:13:30Z"}', input="orders")
+    (partners,) = found.partners
+    assert (partners.count, found.joined) == (1, 1)
+    assert [row["v"] for row in partners.rows] == [7]
+    assert (
+        engine.why("priced", '{"k": "a", "v": 2, "ts": "2023-11-14T22:13:50Z"}', input="orders").joined == 1
+    )

@@ -159,7 +159,7 @@ class JoinPlan:
     """A join view.
 
     Every two streams among the inputs have a bound, so that what a tuple may still meet is finite. The lower one of an ASOF JOIN may
-    be `BEFORE_ALL`: one tuple for each key then remains of what is old.
+    be `BEFORE_ALL`: all that is old then remains in the log.
 
     Attributes:
         name: the view's.

@@ -219,9 +219,11 @@ class Lane(RetriedThread):
         self.publisher.compact_if_due(number, every, self.context.events)
 
     def _run(self) -> None:
-        super()._run()
-        self.is_complete = self._failure is None and self._is_to_end
-        self.publisher.close()
+        try:
+            super()._run()
+            self.is_complete = self._failure is None and self._is_to_end
+        finally:
+            self.publisher.close()
 
 
 @dataclass(frozen=True, slots=True)

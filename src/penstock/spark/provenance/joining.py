@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.plan.joins import JoinInput, JoinPlan, OptionalJoin, UserPredicate
+from penstock.plan.times import BEFORE_ALL
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.provenance.verdicts import holds
 from penstock.spark.recovery.messages import quoted
@@ -121,7 +122,9 @@ def _conditions(plan: JoinPlan, spark: SparkSession) -> Iterator[_Condition]:
         assert left_time is not None
         assert right_time is not None
         between = F.col(quoted(right_time)) - F.col(quoted(left_time))
-        is_within = between.between(_interval(bound.lower), _interval(bound.upper))
+        is_within = between <= _interval(bound.upper)
+        if bound.lower > BEFORE_ALL:
+            is_within &= between >= _interval(bound.lower)
         yield _Condition(frozenset((bound.left, bound.right)), is_within)
     for each in plan.comparisons:
         found = computed(spark, f"{quoted(each.left)} {each.operator} {quoted(each.right)}")
