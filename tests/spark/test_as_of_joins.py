@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from forms import ALL
 from joined_inputs import Inputs, answered, multiset, wait
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
+from penstock.spark.lanes.cut_lane import CutLane
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 
@@ -52,6 +54,18 @@ ORACLES = {
 
 
 @pytest.fixture
+def one_entry_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast the ingest is, versions come with later cuts than rows that they concern."""
+    begin = CutLane.__init__
+
+    def begun(lane: CutLane, *given: Any, **named: Any) -> None:
+        begin(lane, *given, **named)
+        lane._entries_per_cut = 1
+
+    monkeypatch.setattr(CutLane, "__init__", begun)
+
+
+@pytest.fixture
 def asof(spark: SparkSession) -> Iterator[None]:
     """Spark answers ASOF JOIN too."""
     spark.conf.set(ASOF, "true")
@@ -60,7 +74,7 @@ def asof(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.usefixtures("asof")
+@pytest.mark.usefixtures("asof", "one_entry_a_cut")
 def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     inputs = Inputs(tmp_path / "in", np.random.default_rng(seed))
     script = inputs.script()

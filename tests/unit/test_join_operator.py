@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from join_cases import TIME, rows_of, written
 from penstock.kernels.partners import narrow
+from penstock.operators.joins.as_of import CellAsOfJoin
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, INSERT, Due
 from penstock.operators.joins.left import CellLeftJoin
@@ -328,6 +330,48 @@ def test_a_semi_join_tells_no_row_again_whose_partners_may_be_gone(
     plan, inputs = replace(LEFT, kind=OptionalJoin.SEMI), [runs(old=[left]), runs([partner])]
     join = CellLeftJoin(plan, ORDER, 0, inputs, ["a_k"], None, 0, lacks_before=lacks_before)
     assert [row for batch in join.batches() for row in rows_of(batch)] == told
+
+
+@pytest.mark.parametrize(("lacks_before", "ops"), [(5, [DELETE, INSERT]), (6, [])])
+def test_an_as_of_join_leaves_rows_as_they_are_whose_partners_may_be_gone(
+    lacks_before: int, ops: list[str]
+) -> None:
+    """The left row's partner of the time 7 is gone: a late one of the time 6 must not be told beside it."""
+    left, late = run_of("a", pa.array([1]), [8]), run_of("b", pa.array([1]), [6])
+    plan = replace(LEFT, kind=OptionalJoin.LEFT_AS_OF, bounds=(TimeBound(0, 1, -3, 0),))
+    inputs = [runs(old=[left]), runs([late])]
+    join = CellAsOfJoin(plan, ORDER, 0, inputs, ["a_k", "b_t"], Due(8, 8), 0, lacks_before=lacks_before)
+    told = [op for batch in join.batches() for op in batch.column("op").to_pylist()]
+    assert told == ops
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_versions_of_one_time_are_told_apart_by_nested_columns(first: int) -> None:
+    """Whichever comes first; the row of the other one is another row."""
+    values = pa.array([{"x": 1}, {"x": 2}], pa.struct([("x", pa.int64())]))
+    plan = replace(LEFT, kind=OptionalJoin.AS_OF)
+    right = replace(plan.inputs[1], columns=(*plan.inputs[1].columns, JoinColumn("b_s", "s", values.type)))
+    plan = replace(plan, inputs=(plan.inputs[0], right))
+    left = run_of("a", pa.array([1]), [0])
+    both = [run_of("b", pa.array([1]), [0], b_s=values.slice(place, 1)) for place in (first, 1 - first)]
+    told = []
+    for new, old, due in (([both[0]], [], Due(-1, 0)), ([both[1]], [both[0]], Due(0, 0))):
+        mine = runs([left]) if not old else runs(old=[left])
+        join = CellAsOfJoin(plan, ORDER, 0, [mine, runs(new, old)], ["b_s"], due, 0)
+        told += [row for batch in join.batches() for row in rows_of(batch)]
+    there = Counter({(row[0]["x"], row[-1]): 0 for row in told})
+    for value, op, name in told:
+        there[value["x"], name] += 1 if op == INSERT else -1
+    ((newest, _),) = [row for row, count in there.items() if count]
+    assert newest == _newest_of(values, left, plan)
+
+
+def _newest_of(values: pa.Array, left: Run, plan: JoinPlan) -> int:
+    """What both versions at once say."""
+    both = run_of("b", pa.array([1, 1]), [0, 0], b_s=values)
+    join = CellAsOfJoin(plan, ORDER, 0, [runs([left]), runs([both])], ["b_s"], Due(-1, 0), 0)
+    (row,) = [row for batch in join.batches() for row in rows_of(batch)]
+    return int(row[0]["x"])
 
 
 def test_rows_of_both_sides_of_a_full_join_have_names_of_their_own() -> None:

@@ -251,6 +251,7 @@ def test_corrections_leave_most_of_the_time_to_early_answers(
     assert not [event for event in told(lane) if not event["entries"]]
     stream.put([EACH * 40])
     wait(lambda: any(event["views"].get("v", {}).get("final_corrected") for event in told(lane)))
+    assert all(event["entries"] for event in told(lane)), "corrections rode with entries"
     stream.put([6])
     wait(lambda: sum(event["entries"] for event in told(lane)) == stream.number + 1)
     assert lane._corrections._jobs.begun == 1  # type: ignore[attr-defined]

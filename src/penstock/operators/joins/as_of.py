@@ -18,13 +18,13 @@ from penstock.operators.joins.cell import old_rows
 from penstock.operators.joins.changes import DELETE, INSERT, Due, marked
 from penstock.operators.joins.conditions import bounds_of, kept, reach_of
 from penstock.operators.joins.decode import TEXT_BYTES, decoded, owned
-from penstock.operators.joins.left import CellLeftJoin, distinct, pieces_of
+from penstock.operators.joins.left import CellLeftJoin, pieces_of
 from penstock.operators.joins.measures import StepMeasure
 from penstock.operators.joins.newest import NOTHING, Identities, NewestStep, Versions, is_newer
 from penstock.operators.joins.steps import PIECE_ROWS, Rows
 from penstock.operators.joins.tuples import WHOLE, CellTuples, InputRuns, Slot, Stripe, span_of
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, OptionalJoin, ProbeOrder, ProbeStep
-from penstock.plan.times import AFTER_ALL
+from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 
 
 class CellAsOfJoin(CellLeftJoin):
@@ -43,6 +43,7 @@ class CellAsOfJoin(CellLeftJoin):
         due: Due,
         lane: int,
         *,
+        lacks_before: int = BEFORE_ALL,
         stripe: Stripe = WHOLE,
         piece_rows: int = PIECE_ROWS,
         text_bytes: int = TEXT_BYTES,
@@ -55,6 +56,7 @@ class CellAsOfJoin(CellLeftJoin):
             columns,
             due,
             lane,
+            lacks_before=lacks_before,
             stripe=stripe,
             piece_rows=piece_rows,
             text_bytes=text_bytes,
@@ -97,9 +99,7 @@ class CellAsOfJoin(CellLeftJoin):
         pieces = self._late(late, tuples[self._right])
         met: Rows = {number: np.zeros(0, np.int64) for number in tuples if number != self._right}
         for rows in old_rows(self._plan, order, tuples, pieces, span, self._piece_rows):
-            was_due = self._anchored(rows, tuples) <= self._due.after
-            if was_due.any():
-                met = distinct({number: np.append(own, rows[number][was_due]) for number, own in met.items()})
+            met = self._with_due(met, rows, tuples)
         if not len(met[self._anchor]):
             return
         tuples[self._right] = self._opened(self._order_of[self._anchor])[self._right]
@@ -194,7 +194,7 @@ class CellAsOfJoin(CellLeftJoin):
         paired = {**kept(rows, has), self._right: ids[has]}
         for batch in decoded(paired, tuples, self._named, self._text_bytes, self.decoded):
             assert self._names is not None, "versions are a stream's"
-            names = self._names.of(batch, self._identities.columns)
+            names = self._names.of(batch, self._identities.of_rows(pa.table(batch)))
             yield marked(batch.select([name for name, _ in self._columns]), op, names)
 
     def _alone(

@@ -6,10 +6,10 @@ of an ASOF JOIN is named by its partner too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.hashing import key_hashes, value_hashes
@@ -21,6 +21,7 @@ OP, ROW = "op", "_row"
 INSERT, DELETE = "insert", "delete"
 #: the type of ROW: the anchor's event time and a hash of the lane and of what the row's partners depend on, 8 bytes each
 _NAME = pa.binary(16)
+_PARTNER = "_partner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +51,20 @@ class RowNames:
         #: of the inputs before the optional one, on which it depends what a row meets: the anchor's event time first
         self.columns = _matched_by(plan)
 
-    def of(self, rows: pa.RecordBatch, partner: Sequence[str] = ()) -> pa.Array:
+    def of(self, rows: pa.RecordBatch, partners: npt.NDArray[np.uint64] | None = None) -> pa.Array:
         """ROW of rows.
 
         Args:
             rows: they have `columns`.
-            partner: further columns of theirs, by which partners differ.
+            partners: hashes by which their partners differ; None: they do not.
         """
         table = pa.table(rows)
         moments = table.column(self.columns[0]).combine_chunks().cast(pa.int64()).fill_null(0)
-        hashes = key_hashes(table, (*self.columns, *partner)) ^ value_hashes(pa.array([self._lane]))
+        names = list(self.columns)
+        if partners is not None:
+            table = table.append_column(_PARTNER, pa.array(partners.view(np.int64)))
+            names.append(_PARTNER)
+        hashes = key_hashes(table, names) ^ value_hashes(pa.array([self._lane]))
         words = np.stack([moments.to_numpy().view(np.uint64), hashes], axis=1)
         packed = pa.py_buffer(np.ascontiguousarray(words))
         return pa.FixedSizeBinaryArray.from_buffers(_NAME, len(table), [None, packed]).cast(pa.binary())

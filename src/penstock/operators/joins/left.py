@@ -58,8 +58,8 @@ class CellLeftJoin:
         columns: names of the inputs' columns that are told of each row, at least one.
         due: which left rows are due; None with a static table, and of a SEMI JOIN.
         lane: number of the lane, which withdraws rows of its own only: a view declared again has another.
-        lacks_before: the last input may lack tuples with an event time before this, microseconds. Old left rows of a SEMI JOIN
-            that had partners there are not told again: those that reach there stay as they are.
+        lacks_before: the last input may lack tuples with an event time before this, microseconds. Old left rows of a SEMI
+            or ASOF JOIN that reach there stay as they were told: by which partner is not known any more.
         turned: of a FULL OUTER JOIN's plan, whether `plan` is that turned round, which names its rows otherwise.
         stripe: of the new tuples, as for `CellJoin`; the first one tells what is told or withdrawn of old left rows.
         piece_rows: rows are dealt with in pieces of about so many.
@@ -108,7 +108,9 @@ class CellLeftJoin:
         self._is_semi = plan.kind is OptionalJoin.SEMI
         #: the anchor's event time before which the last input may lack partners
         bounds = bounds_of(plan, self._right, (plan.anchor,))
-        self._told_before = lacks_before - bounds[0].lower if bounds else BEFORE_ALL
+        self._told_before = (
+            lacks_before - bounds[0].lower if bounds and lacks_before > BEFORE_ALL else BEFORE_ALL
+        )
         own = [name for name, number in self._columns if number != self._right]
         own += self._names.columns if self._names is not None else ()
         #: of rows without a partner
@@ -187,7 +189,7 @@ class CellLeftJoin:
         """Left rows with those of some joined rows that were due with the cut before, each once."""
         times = self._anchored(rows, tuples)
         was_due = times <= self._due.after
-        if self._is_semi:
+        if self._is_semi or self._plan.is_as_of:
             was_due &= times >= self._told_before
         if not was_due.any():
             return met

@@ -20,6 +20,7 @@ from penstock.operators.hashing import key_hashes
 from penstock.operators.joins.measures import timing
 from penstock.operators.joins.steps import Ints, Probe, Rows, Step
 from penstock.operators.joins.tuples import CellTuples
+from penstock.operators.windows.flattening import flattened
 from penstock.plan.joins import JoinPlan
 
 #: the id of a partner where there is none
@@ -50,14 +51,17 @@ class Identities:
     """
 
     def __init__(self, plan: JoinPlan) -> None:
-        kept = plan.inputs[-1].columns
         #: names of the columns that are looked at
-        self.columns = tuple(column.name for column in kept if _is_hashed(column.type))
+        self.columns = tuple(column.name for column in plan.inputs[-1].columns)
 
     def of(self, tuples: CellTuples, ids: Ids) -> npt.NDArray[np.uint64]:
         """The hashes of some tuples."""
-        values = [tuples.column(name).take(ids) for name in self.columns]
-        return key_hashes(pa.table(values, names=list(self.columns)), self.columns)
+        return self.of_rows(pa.table({name: tuples.column(name).take(ids) for name in self.columns}))
+
+    def of_rows(self, rows: pa.Table) -> npt.NDArray[np.uint64]:
+        """The hashes of the tuples in some rows, which have the columns."""
+        flat = flattened(rows.select(self.columns))
+        return key_hashes(flat, flat.column_names)
 
 
 class NewestStep(Step):
@@ -143,7 +147,3 @@ def _left(ranges: Ranges, used: int, goes_on: Sequence[bool] | npt.NDArray[np.bo
 
 def _no_pairs() -> tuple[Ints, Ids, Ints]:
     return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-
-
-def _is_hashed(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_null(kind))

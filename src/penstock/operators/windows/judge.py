@@ -157,11 +157,7 @@ class Judge:
             final: of those that become final.
         """
         watched, slide = self.state.watched, self._plan.windows.slide
-        ends = [
-            end
-            for end, each in watched.items()
-            if (newest - end) // slide >= each.look and (end <= frontier or each.slack == AFTER_ALL)
-        ]
+        ends = self._due(newest, frontier)
         ends += (end for end in final if end in watched and watched[end].look != _NEVER)
         since = self._since + self._plan.windows.size
         new = (end for end in due if end not in watched and end > since)
@@ -169,16 +165,11 @@ class Judge:
 
     def look(self, newest: int, frontier: int) -> None:
         """Tells what is known of the windows that are due to be looked at, closed or awaited ones."""
-        slide = self._plan.windows.slide
-        ends = []
-        for end, watched in self.state.watched.items():
-            age = (newest - end) // slide
-            if age >= watched.look and (end <= frontier or watched.slack == AFTER_ALL):
-                watched.look = age + max(1, age // _LOOKS_AN_AGE)
-                ends.append(end)
+        ends = self._due(newest, frontier)
         self._hear(ends)
         for end in ends:
-            watched = self.state.watched[end]
+            watched, age = self.state.watched[end], (newest - end) // self._plan.windows.slide
+            watched.look = age + max(1, age // _LOOKS_AN_AGE)
             watched.age = newest - end
             self._tell(watched)
 
@@ -217,6 +208,15 @@ class Judge:
             state.coverage = before + _NEWEST * (share - before)
         for end in own:
             del state.watched[end]
+
+    def _due(self, newest: int, frontier: int) -> list[int]:
+        """Ends of the windows that are due to be looked at."""
+        slide = self._plan.windows.slide
+        return [
+            end
+            for end, each in self.state.watched.items()
+            if (newest - end) // slide >= each.look and (end <= frontier or each.slack == AFTER_ALL)
+        ]
 
     def _hear(self, ends: Sequence[int]) -> dict[int, int]:
         """Finds out what windows were worth of which more has arrived than was heard; when the newest rows of each arrived."""

@@ -39,10 +39,8 @@ class MergedWindows:
     def __init__(self, content: Content, spans: Sequence[Span], keys: Sequence[str]) -> None:
         self.content = content
         self._keys = list(keys)
-        numbers = content.partials.column(END).to_numpy()
-        bounds = np.searchsorted(numbers, np.arange(len(spans) + 1)).tolist()
         #: the first row of each window and the one behind its last
-        self.places = dict(zip(spans, pairwise(bounds), strict=True))
+        self.places = _places(content.partials.column(END).to_numpy(), spans)
         self._lowered: dict[tuple[Aggregate, ...], pa.Table] = {}
 
     def rows(self, plan: WindowPlan) -> pa.Table:
@@ -70,9 +68,8 @@ class LookedBack:
     def __init__(self, content: Content, spans: Sequence[Span], keys: Sequence[str]) -> None:
         ends = np.array([end for _, end in spans])
         self._history = WindowHistory(content.partials, content.values, [END, *keys], ends)
-        bounds = self._history.bounds.tolist()
         #: the first group of each window and the one behind its last
-        self.places = dict(zip(spans, pairwise(bounds), strict=True))
+        self.places = _places(self._history.of_groups(END), spans)
         self._known: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
 
     def ascending(self, plan: WindowPlan, shares: tuple[float, ...]) -> Ints:
@@ -87,6 +84,12 @@ class LookedBack:
     def nbytes(self) -> int:
         """Size in memory of the rows."""
         return self._history.nbytes
+
+
+def _places(numbers: Ints, spans: Sequence[Span]) -> dict[Span, tuple[int, int]]:
+    """By window where the first of the ascending numbers is that is its, and the first behind these."""
+    bounds = np.searchsorted(numbers, np.arange(len(spans) + 1)).tolist()
+    return dict(zip(spans, pairwise(bounds), strict=True))
 
 
 class _Merged(Protocol):

@@ -186,7 +186,9 @@ class CellTask:
         own = self.plan, self.order, place.cell, inputs, self.columns
         if self.plan.is_as_of:
             assert self.due is not None, "versions are a stream's"
-            join = CellAsOfJoin(*own, self.due, self.number, stripe=place.stripe)
+            join = CellAsOfJoin(
+                *own, self.due, self.number, lacks_before=self.lacks_before, stripe=place.stripe
+            )
         elif self.plan.optional:
             join = CellLeftJoin(
                 *own, self.due, self.number, lacks_before=self.lacks_before, stripe=place.stripe

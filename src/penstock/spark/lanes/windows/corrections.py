@@ -252,10 +252,9 @@ class Corrections:
                 raise self._failure
         if not self._since:
             return False
-        if not self._alone.is_set():
-            with self._changed:
-                self._alone.set()
-                self._changed.notify_all()
+        with self._changed:
+            self._alone.set()
+            self._changed.notify_all()
         return True
 
     def take(self, cuts: Collection[int]) -> list[StagedResults]:
@@ -377,11 +376,10 @@ class Corrections:
 
     def _rest(self, took: float) -> None:
         """Waits after a job that took so many seconds, unless nothing else is left to answer."""
-        until = time.monotonic() + min(_REST_SECONDS, _REST_SHARE * took)
         with self._changed:
             self._changed.wait_for(
-                lambda: self._stopping.is_set() or self._alone.is_set() or time.monotonic() >= until,
-                timeout=until - time.monotonic(),
+                lambda: self._stopping.is_set() or self._alone.is_set(),
+                min(_REST_SECONDS, _REST_SHARE * took),
             )
 
     def _answer(self, windows: ToCorrect) -> _Answered:
