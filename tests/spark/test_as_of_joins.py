@@ -178,3 +178,7 @@ def test_why_finds_the_newest_version_without_a_lower_bound(spark: SparkSession,
     assert (
         engine.why("priced", '{"k": "a", "v": 2, "ts": "2023-11-14T22:13:50Z"}', input="orders").joined == 1
     )
+    # a version is in the rows of which it is the newest: also one that has not come
+    for second, value, joined in ((25, 7, 1), (40, 8, 1), (23, 6, 0), (28, 10, 1)):
+        asked = f'{{"k": "a", "v": {value}, "ts": "2023-11-14T22:13:{second}Z"}}'
+        assert engine.why("priced", asked, input="rates").joined == joined, value

@@ -19,6 +19,8 @@ from penstock.sql.conditions.outline import outline
 
 _VALUE = "_value"
 _LEFT_ROW, _RANK = "_left_row", "_rank"
+#: a column of versions among which are others: whether it is asked for this one; it comes before others of its time
+ASKED = "_asked"
 
 #: Spark's names of joins with an optional input
 _HOW = {
@@ -105,7 +107,8 @@ def _newest(plan: JoinPlan, rows: DataFrame, versions: DataFrame, condition: Col
     time = plan.inputs[-1].time
     assert time is not None, "versions are a stream's"
     numbered = rows.withColumn(_LEFT_ROW, F.monotonically_increasing_id())
-    newest = Window.partitionBy(_LEFT_ROW).orderBy(F.col(quoted(time)).desc())
+    order = [F.col(quoted(time)), *(F.col(name) for name in versions.columns if name == ASKED)]
+    newest = Window.partitionBy(_LEFT_ROW).orderBy(*(each.desc() for each in order))
     found = numbered.join(versions, condition, _HOW[plan.kind]).withColumn(_RANK, F.row_number().over(newest))
     return found.where(F.col(_RANK) == 1).drop(_LEFT_ROW, _RANK)
 

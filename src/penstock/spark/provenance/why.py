@@ -19,7 +19,7 @@ from penstock.provenance import Conjunct, Partners, Why
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.declaring.view_binding import columns_beneath
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
-from penstock.spark.provenance.joining import joined_rows, partners, taking_part
+from penstock.spark.provenance.joining import ASKED, joined_rows, partners, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation
 from penstock.spark.provenance.rows import some_rows
 from penstock.spark.provenance.tuples import GivenTuple, of_json, of_record, of_values
@@ -327,5 +327,14 @@ def _with_partners(
             found.append(Partners(each.alias, each.relation, None, None, (), first_line(error)))
     joined = None
     if len(sides) == len(plan.inputs):
-        joined = joined_rows(plan, [sides[number] for number in range(len(plan.inputs))]).count()
+        is_version = plan.is_as_of and target.number in plan.optional
+        if is_version:
+            # it is in the rows whose newest version it is
+            asked = plan.inputs[target.number]
+            every = find_relation(spark, declared, asked.relation).over(None).read(spark)
+            others = taking_part(every.where(F.col(REASON).isNull()), asked)
+            versions = own.withColumn(ASKED, F.lit(True)).unionByName(others.withColumn(ASKED, F.lit(False)))
+            sides[target.number] = versions
+        whole = joined_rows(plan, [sides[number] for number in range(len(plan.inputs))])
+        joined = (whole.where(ASKED) if is_version else whole).count()
     return replace(told, partners=tuple(found), joined=joined)
