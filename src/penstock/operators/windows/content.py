@@ -98,7 +98,12 @@ class Content:
         """The number of rows, values included, of each arrival, ascending."""
         every = [self.partials, *self.values.values()]
         stamps = np.concatenate([table.column(ARRIVAL).to_numpy() for table in every])
-        return dict(zip(*(each.tolist() for each in np.unique(stamps, return_counts=True)), strict=True))
+        # rows of one arrival mostly lie together
+        heads = np.flatnonzero(np.append(True, stamps[1:] != stamps[:-1])[: len(stamps)])
+        found, runs = np.unique(stamps[heads], return_inverse=True)
+        rows = np.zeros(len(found), np.int64)
+        np.add.at(rows, runs, np.diff(heads, append=len(stamps)))
+        return dict(zip(found.tolist(), rows.tolist(), strict=True))
 
     @classmethod
     def loaded(cls, stored: bytes) -> Content:

@@ -6,14 +6,18 @@ when the late tuples span more than Gamma of event time. Source: the HPM paper, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content
-from penstock.operators.windows.rows import by_touch, differences, window_rows
+from penstock.operators.windows.required_slack import END
+from penstock.operators.windows.rows import by_number, by_touch, differences, window_rows
 from penstock.operators.windows.selections import WindowPanes
+from penstock.operators.windows.told_windows import ToldWindows
 from penstock.plan.windows import WindowPlan
 
 
@@ -87,22 +91,32 @@ class Corrector:
         """A window needs no correction any more."""
         self.state.ends.discard(end)
 
-    def changes(self, end: int, told: int, now: pa.Table) -> Changes:
-        """Compares the rows of a window with what had arrived when it was answered.
+    def changes(self, told: Mapping[int, int], now: Mapping[int, pa.Table]) -> dict[int, Changes]:
+        """Compares the rows of windows with what had arrived when they were answered.
 
         Args:
-            end: the window.
-            told: what had arrived by then was said.
-            now: its rows.
+            told: by the end of each window, ascending, what had arrived by when was said.
+            now: their rows.
         """
-        start = end - self._plan.windows.size
-        nothing = now.slice(0, 0)
-        if self._panes.newest_arrivals([end], self._plan.windows.size)[0] <= told:
-            return Changes(nothing, nothing, now)
-        known, new = self._panes.parted(start, end, told)
-        before = window_rows(self._plan, self._parts, known) if known.partials.num_rows else nothing
-        touched, others = by_touch(now, new, self._keys)
-        return Changes(*differences(before, touched, self._keys), others)
+        size = self._plan.windows.size
+        newest = dict(zip(told, self._panes.newest_arrivals(told, size), strict=True))
+        grown = [((end - size, end), arrival) for end, arrival in told.items() if newest[end] > arrival]
+        found: dict[int, Changes] = {}
+        for windows, own in self._panes.told(grown):
+            ends = [end for (_, end), _ in own]
+            found.update(zip(ends, self._compared(windows, [now[end] for end in ends]), strict=True))
+        nothing = {end: now[end].slice(0, 0) for end in told if end not in found}
+        return found | {end: Changes(empty, empty, now[end]) for end, empty in nothing.items()}
+
+    def _compared(self, told: ToldWindows, now: Sequence[pa.Table]) -> Iterator[Changes]:
+        """The changes of some windows; END is their number."""
+        numbers = np.repeat(np.arange(len(now)), [rows.num_rows for rows in now])
+        every = pa.concat_tables(now).append_column(END, pa.array(numbers))
+        keys = [END, *self._keys]
+        touched, others = by_touch(every, told.grown, keys)
+        tables = [*differences(told.rows(self._plan), touched, keys), others]
+        for parts in zip(*(by_number(table, END, len(now)) for table in tables), strict=True):
+            yield Changes(*parts)
 
     def from_history(self, before: Content | None, now: Content) -> Changes:
         """The like of a final window, whose tuples are read again.

@@ -98,6 +98,7 @@ class _Merged(Protocol):
 
 
 _Kind = TypeVar("_Kind", bound=_Merged)
+_Window = TypeVar("_Window")
 
 
 class KnownWindows(Generic[_Kind]):
@@ -133,23 +134,31 @@ class KnownWindows(Generic[_Kind]):
             self._known.update(dict.fromkeys(missing, self._merge(missing)))
 
     def _merged(self, spans: Sequence[Span]) -> Iterator[tuple[_Kind, list[Span]]]:
-        portions = self._portions(spans)
-        first, second = next(portions), next(portions, None)
+        several = portions(spans, self._size)
+        first, second = next(several), next(several, None)
         merged = self._merge(first)
         if second is None and merged.nbytes <= _KEPT_BYTES:
             self._known.update(dict.fromkeys(first, merged))
         yield merged, first
-        for portion in chain([] if second is None else [second], portions):
+        for portion in chain([] if second is None else [second], several):
             yield self._merge(portion), portion
 
-    def _portions(self, spans: Sequence[Span]) -> Iterator[list[Span]]:
-        held: list[Span] = []
-        total = 0
-        for span in spans:
-            more = self._size(span)
-            if held and total + more > _PORTION_BYTES:
-                yield held
-                held, total = [], 0
-            held.append(span)
-            total += more
+
+def portions(windows: Sequence[_Window], size: Callable[[_Window], int]) -> Iterator[list[_Window]]:
+    """Some windows at a time, of which all panes together are not large, or one of which they are.
+
+    Args:
+        windows: in the order in which they are given.
+        size: gives the bytes of the panes that a window holds.
+    """
+    held: list[_Window] = []
+    total = 0
+    for window in windows:
+        more = size(window)
+        if held and total + more > _PORTION_BYTES:
+            yield held
+            held, total = [], 0
+        held.append(window)
+        total += more
+    if held:
         yield held

@@ -20,8 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.operators.hashing import key_hashes
+from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.content import Content, Merging, together
 from penstock.operators.windows.group_index import GroupIndex, Hashes
+from penstock.operators.windows.grouped_rows import GroupedRows
 from penstock.operators.windows.sampling import GroupSample, TuplesByArrival
 from penstock.plan.times import BEFORE_ALL
 
@@ -111,9 +113,10 @@ class Pane:
     is_ended: bool = True
     revision: int = field(default_factory=lambda: next(_REVISIONS))
     _tables: list[PaneTable] = field(default_factory=list)
-    #: rows of some of the groups and tuples by arrival, of the first tables; None: not asked for since those changed
+    #: rows of some of the groups, tuples by arrival and a row of each group, of the first tables; None: not asked for since those changed
     _sample: GroupSample | None = None
     _tuples: TuplesByArrival | None = None
+    _grouped: GroupedRows | None = None
     _content: Content | None = None
 
     @classmethod
@@ -172,6 +175,29 @@ class Pane:
             self._tuples.take_in(more.partials, len(self._tables))
         return self._tuples
 
+    def grouped(self, parts: Parts, keys: Sequence[str]) -> Content:
+        """One row of each group, without arrivals."""
+        self._grouped = self._grouped or GroupedRows()
+        tables = self._tables[self._grouped.tables :]
+        if tables:
+            more = together(table.content for table in tables)
+            oldest, newest = tables[0].oldest, max(table.newest for table in tables)
+            self._grouped.take_in(parts, keys, more, oldest, newest, len(self._tables))
+        return self._grouped.content
+
+    def grouped_by(self, arrival: int) -> Content | None:
+        """What `grouped` gave when nothing later had arrived; None if it is not known."""
+        return None if self._grouped is None else self._grouped.by(arrival)
+
+    @property
+    def arrivals(self) -> dict[int, int]:
+        """How many rows, values included, arrived when."""
+        arrivals: dict[int, int] = {}
+        for table in self._tables:
+            for arrival, rows in table.arrivals.items():
+                arrivals[arrival] = arrivals.get(arrival, 0) + rows
+        return arrivals
+
     def append(self, content: Content, arrival: int) -> None:
         """Adds rows of one arrival, no earlier than those before."""
         rows = content.partials.num_rows + sum(table.num_rows for table in content.values.values())
@@ -198,10 +224,7 @@ class Pane:
             merge: makes one row of the rows of each group; None: of rows with equal keys.
         """
         self.is_ended = False
-        arrivals: dict[int, int] = {}
-        for table in self._tables:
-            for arrival, rows in table.arrivals.items():
-                arrivals[arrival] = arrivals.get(arrival, 0) + rows
+        arrivals = self.arrivals
         for _, own in groupby(sorted(arrivals), lambda arrival: bisect_left(apart, arrival)):
             several = list(own)
             first = _first_merged([arrivals[each] for each in several])
@@ -250,7 +273,7 @@ class Pane:
     def _join(self, low: int, tables: Sequence[PaneTable]) -> None:
         """The same rows from a table on, in fewer tables: what has taken in all of them knows the rows."""
         revision = self.revision
-        knowing = [each for each in (self._sample, self._tuples) if each and each.tables == len(self._tables)]
+        knowing = [each for each in self._taken_in if each and each.tables == len(self._tables)]
         for each in knowing:
             each.tables = low
         self._replace(low, None, tables)
@@ -265,6 +288,12 @@ class Pane:
             self._sample = None
         if self._tuples is not None and self._tuples.tables > low:
             self._tuples = None
+        if self._grouped is not None and self._grouped.tables > low:
+            self._grouped = None
+
+    @property
+    def _taken_in(self) -> tuple[GroupSample | TuplesByArrival | GroupedRows | None, ...]:
+        return self._sample, self._tuples, self._grouped
 
     @property
     def _first_loose(self) -> int:

@@ -11,12 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
-from penstock.operators.windows.content import Content, merged_windows, together
+from penstock.operators.windows.content import Content, merged_windows
 from penstock.operators.windows.lifecycle import ends_of
 from penstock.operators.windows.merged_windows import KnownWindows, LookedBack, MergedWindows, Span
 from penstock.operators.windows.pane import Pane, PaneChange
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.sampling import MOST_GROUPS, halvings_of
+from penstock.operators.windows.told_windows import Parted, Told, ToldWindows, told_windows
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import WindowPlan, Windows
 
@@ -51,8 +52,7 @@ class Panes:
         self._changed: set[int] = set()
         self._windows = KnownWindows(self._bytes_of, self._merged_windows)
         self._looked_back = KnownWindows(self._sampled_bytes_of, self._look_back)
-        self._merged: dict[int, Content] = {}
-        self._parted: dict[tuple[int, int], tuple[Content, pa.Table]] = {}
+        self._parted: dict[tuple[int, int], Parted] = {}
         self._ends: dict[Windows, npt.NDArray[np.int64]] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._halvings: dict[tuple[int, int], int] = {}
@@ -114,24 +114,29 @@ class Panes:
             self._ends[windows] = ends_of(windows, starts)
         return self._ends[windows]
 
-    def parted(self, first: int, last: int, arrival: int) -> tuple[Content, pa.Table]:
-        """What of the panes that start in [first, last) had arrived by then, and keys of the groups that got rows later.
+    def told(self, windows: Sequence[Told]) -> Iterator[tuple[ToldWindows, list[Told]]]:
+        """See `told_windows`."""
+        return told_windows(
+            windows,
+            self._parts,
+            self.keys,
+            lambda span: self.starts(*span),
+            self._bytes_of,
+            self._pane_parted,
+        )
 
-        Some pane has rows that arrived later.
-        """
-        parts = [self._pane_parted(start, arrival) for start in self.starts(first, last)]
-        return together(known for known, _ in parts), pa.concat_tables([later for _, later in parts])
-
-    def _pane_parted(self, start: int, arrival: int) -> tuple[Content, pa.Table]:
+    def _pane_parted(self, start: int, arrival: int) -> Parted:
         place = start, arrival
         if place in self._parted:
             return self._parted[place]
         content = self._panes[start].content
         later = content.since(arrival).select([*self.keys, ARRIVAL])
         is_grown = later.num_rows > 0
-        known = self.without_arrivals(content.until(arrival)) if is_grown else self._grouped(start)
+        known = self._panes[start].grouped_by(arrival) if is_grown else self._grouped(start)
+        if known is None:
+            known = self.without_arrivals(content.until(arrival))
         parted = known, different(later, self.keys)
-        if content.nbytes <= _SHARED_BYTES:
+        if self._panes[start].nbytes <= _SHARED_BYTES:
             self._parted[place] = parted
         return parted
 
@@ -239,23 +244,24 @@ class Panes:
 
     def _grouped(self, start: int) -> Content:
         """A pane's rows without arrivals, for all windows that hold it."""
-        if start not in self._merged:
-            self._merged[start] = self.without_arrivals(self._panes[start].content)
-        return self._merged[start]
+        pane = self._panes[start]
+        if pane.nbytes <= _SHARED_BYTES and self._is_merged_first(pane.rows, pane.arrivals.values()):
+            return pane.grouped(self._parts, self.keys)
+        return pane.content.without_arrivals()
 
     def without_arrivals(self, content: Content) -> Content:
-        """Rows of a pane without arrivals, for all windows that hold it."""
-        if self._is_merged_first(content):
+        """Some rows of a pane without arrivals, for all windows that hold it."""
+        is_first = self._is_merged_first(content.partials.num_rows, content.arrivals.values())
+        if is_first and content.nbytes <= _SHARED_BYTES:
             return content.merged(self._parts, self.keys)
         return content.without_arrivals()
 
-    def _is_merged_first(self, content: Content) -> bool:
+    def _is_merged_first(self, rows: int, of_arrivals: Collection[int]) -> bool:
         """Whether a pane's rows are merged before those of a window: where groups have several. Sketches are not, as they may say something else
         where they are merged in another order; nor is what is too large to be kept for the other windows."""
-        if self._parts.sketches or content.partials.num_rows <= _FEW_ROWS or content.nbytes > _SHARED_BYTES:
+        if self._parts.sketches or rows <= _FEW_ROWS:
             return False
-        rows = content.arrivals.values()
-        return sum(rows) >= _ROWS_A_GROUP * max(rows)
+        return sum(of_arrivals) >= _ROWS_A_GROUP * max(of_arrivals)
 
     def forget_shared(self) -> None:
         """Frees what views share."""
@@ -263,7 +269,6 @@ class Panes:
         self._windows.forget()
         self._looked_back.forget()
         self._ascending = []
-        self._merged.clear()
         self._parted.clear()
         self._ends.clear()
         self._newest.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,13 @@ def lowered(plan: WindowPlan, merged: Content, keys: Sequence[str], across: Sequ
         if result.null_count:
             lost |= overflowed(aggregate, merged.partials, result)
     return pa.table({**columns, OVERFLOWED: lost})
+
+
+def by_number(table: pa.Table, column: str, count: int) -> list[pa.Table]:
+    """The rows of each of the numbers below `count`, without the column that has them, ascending."""
+    bounds = np.searchsorted(table.column(column).to_numpy(), np.arange(count + 1)).tolist()
+    rest = table.drop_columns([column])
+    return [rest.slice(first, last - first) for first, last in pairwise(bounds)]
 
 
 def by_touch(now: pa.Table, new: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:

@@ -15,11 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
-from penstock.operators.windows.content import Content, merged_windows, together
+from penstock.operators.windows.content import Content, merged_windows
 from penstock.operators.windows.lifecycle import ends_of
+from penstock.operators.windows.merged_windows import Span
 from penstock.operators.windows.panes import Panes, different
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.selected_windows import RequiredSlacks, SelectedWindows
+from penstock.operators.windows.told_windows import Parted, Told, ToldWindows, told_windows
 from penstock.plan.times import BEFORE_ALL
 from penstock.plan.windows import WindowPlan, Windows
 
@@ -114,6 +116,22 @@ class Selections:
         """The rows of the panes that start in [first, last), pane by pane."""
         self._follow()
         return [self._sorted[start].of(selection, selection + 1) for start in self._panes.starts(first, last)]
+
+    def told(self, selection: int, windows: Sequence[Told]) -> Iterator[tuple[ToldWindows, list[Told]]]:
+        """See `told_windows`."""
+        self._follow()
+
+        def parted(start: int, arrival: int) -> Parted:
+            content = self._sorted[start].of(selection, selection + 1)
+            later = content.since(arrival).select([*self._keys, ARRIVAL])
+            return content.until(arrival).without_arrivals(), different(later, self._keys)
+
+        return told_windows(
+            windows, self._parts, self._keys, lambda span: self._panes.starts(*span), self._bytes_of, parted
+        )
+
+    def _bytes_of(self, span: Span) -> int:
+        return sum(self._panes.content(start).nbytes for start in self._panes.starts(*span))
 
     def starts(self, selection: int) -> Ints:
         """Starts of the panes with rows of a selection, ascending."""
@@ -311,11 +329,9 @@ class SelectedPanes:
         """See `Panes.required`."""
         return self._shared.required(self._selection, plan, ends, shares)
 
-    def parted(self, first: int, last: int, arrival: int) -> tuple[Content, pa.Table]:
-        """What of the panes that start in [first, last) had arrived by then, and keys of the groups that got rows later."""
-        contents = self._shared.content(self._selection, first, last)
-        later = pa.concat_tables([each.since(arrival).select([*self._keys, ARRIVAL]) for each in contents])
-        return together(each.until(arrival) for each in contents), different(later, self._keys)
+    def told(self, windows: Sequence[Told]) -> Iterator[tuple[ToldWindows, list[Told]]]:
+        """See `told_windows`."""
+        return self._shared.told(self._selection, windows)
 
     def _between(self, first: int, last: int) -> Ints:
         every = self._shared.arrivals(self._selection)

@@ -6,7 +6,7 @@ late tuples change (`corrector`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.content import Content
-from penstock.operators.windows.corrector import Corrector, Registered
+from penstock.operators.windows.corrector import Changes, Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
 from penstock.operators.windows.merged_windows import Span
@@ -197,12 +197,13 @@ class View:
 
     def correct(self) -> list[Answer]:
         """The next revision of the windows that late tuples were registered for, where anything has changed."""
-        answers: list[Answer] = []
-        answering = self._answering()
-        for end, rows in self._rows(self.corrector.take()):
-            told = self.windows.state.told.get(end) or self._closed_empty(end)
-            answers += self._revision(answering, end, told, rows)
-        return answers
+        ends = self.corrector.take()
+        told = self.windows.state.told
+        for end in ends:
+            if end not in told:
+                self._closed_empty(end)
+        revised = self._revised(ends, dict(self._rows(ends)))
+        return [revised[end] for end in ends if end in revised]
 
     def finish(self, until: int, slack: int) -> list[Answer]:
         """Closes the windows that end by `until`, and gives the final answer of those that lack nothing.
@@ -304,24 +305,21 @@ class View:
             return []
         due = self.windows.due(self._ends, until)
         state.frontier = until
-        answers = []
         final = {end for end in due if end <= known and not self.windows.lacks(end)}
         self.judge.closed_final(sorted(final), self._clocks.newest)
-        answering = self._answering()
-        nothing: pa.Table | None = None
-        for end, rows in self._rows(due):
-            is_final = end in final
-            told = state.told.get(end)
-            if told is None:
-                if not is_final:
-                    self._begin(end, slack)
-                if nothing is None:
-                    nothing = rows.slice(0, 0)
-                answers.append(answering(end, 0, rows, nothing, is_final))
-            elif not is_final:
+        rows = dict(self._rows(due))
+        first = [end for end in due if end not in state.told]
+        again = [end for end in due if end in state.told and end not in final]
+        for end in sorted({*first, *again} - final):
+            if end in state.told:
                 self.judge.closed(end, self._clocks.at, slack)
-                answers += self._revision(answering, end, told, rows)
-        return answers
+            else:
+                self._begin(end, slack)
+        answers, answering = self._revised(again, rows), self._answering()
+        nothing = rows[first[0]].slice(0, 0) if first else None
+        for end in first:
+            answers[end] = answering(end, 0, rows[end], nothing, end in final)
+        return [answers[end] for end in due if end in answers]
 
     def _anticipate(self, until: int, slack: int) -> list[Answer]:
         """Answers open windows that end by `until`, and again those that were and have got tuples since."""
@@ -330,15 +328,14 @@ class View:
         due = {*self.windows.due(self._ends, until), *again}
         arrivals = zip(due, self._panes.newest_arrivals(due, size), strict=True)
         grown = sorted(end for end, newest in arrivals if end not in told or newest > told[end].arrival)
-        answers = []
+        rows = dict(self._rows(grown))
+        answers = self._revised([end for end in grown if end in told], rows)
         answering = self._answering()
-        for end, rows in self._rows(grown):
-            if end in told:
-                answers += self._revision(answering, end, told[end], rows)
-            else:
+        for end in grown:
+            if end not in told:
                 self._begin(end, slack)
-                answers.append(answering(end, 0, rows, rows.slice(0, 0), is_final=False))
-        return answers
+                answers[end] = answering(end, 0, rows[end], rows[end].slice(0, 0), is_final=False)
+        return [answers[end] for end in grown if end in answers]
 
     def _begin(self, end: int, slack: int) -> None:
         """A window has its first answer and is not final."""
@@ -351,31 +348,35 @@ class View:
         self.judge.closed_empty(end)
         return told
 
-    def _revision(self, answering: _Answering, end: int, told: Told, rows: pa.Table) -> list[Answer]:
-        """The next revision of a window that is not final, if anything has changed."""
-        changes = self.corrector.changes(end, told.arrival, rows)
-        told.arrival = self._clocks.at
-        if not changes.rows.num_rows:
-            return []
-        told.revision += 1
-        return [answering(end, told.revision, changes.rows, changes.replaced, is_final=False)]
+    def _revised(self, ends: Sequence[int], rows: Mapping[int, pa.Table]) -> dict[int, Answer]:
+        """The next revision of those windows, which were answered and are not final, in which anything has changed."""
+        state, answering = self.windows.state, self._answering()
+        answers = {}
+        for end, changes in self._changes(ends, rows).items():
+            told = state.told[end]
+            told.arrival = self._clocks.at
+            if changes.rows.num_rows:
+                told.revision += 1
+                answers[end] = answering(end, told.revision, changes.rows, changes.replaced, is_final=False)
+        return answers
+
+    def _changes(self, ends: Iterable[int], rows: Mapping[int, pa.Table]) -> dict[int, Changes]:
+        """How windows differ from what was said of them."""
+        told = self.windows.state.told
+        return self.corrector.changes({end: told[end].arrival for end in ends}, rows)
 
     def _finalize(self, ends: Sequence[int], slack: int) -> list[Answer]:
         """Gives the final answer of windows that have been answered before."""
-        answers = []
         self.judge.finish(ends, self._clocks.newest, slack)
-        answering = self._answering()
-        arrivals = dict(zip(ends, self._panes.newest_arrivals(ends, self.plan.windows.size), strict=True))
-        for end, rows in self._rows(ends):
+        rows, answering = dict(self._rows(ends)), self._answering()
+        answers = []
+        for end, changes in sorted(self._changes(ends, rows).items()):
             told = self.windows.state.told.pop(end)
             self.corrector.drop(end)
-            replaced = rows
-            if arrivals[end] > told.arrival:
-                changes = self.corrector.changes(end, told.arrival, rows)
-                replaced = changes.others
-                if changes.replaced.num_rows:
-                    replaced = pa.concat_tables([changes.replaced, changes.others])
-            answers.append(answering(end, told.revision + 1, rows, replaced, is_final=True))
+            replaced = changes.others
+            if changes.replaced.num_rows:
+                replaced = pa.concat_tables([changes.replaced, changes.others])
+            answers.append(answering(end, told.revision + 1, rows[end], replaced, is_final=True))
         return answers
 
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
