@@ -77,7 +77,7 @@ bench-groups: $(INSTALLED) ## windows of 10, 1,000 and 100,000 groups in virtual
 	$(BIN)/python benchmarks/groups.py
 
 bench-windows: java $(INSTALLED) ## window views beside Spark's own streaming aggregation
-	$(call benchmarks,windows_spark windows_latency)
+	$(call benchmarks,windows_spark windows_latency windows_scaling)
 
 bench-shared-windows: java $(INSTALLED) ## 1, 50 and 500 window views that differ in WHERE alone: share of one view's rate, processor time by part
 	$(BIN)/python benchmarks/shared_windows.py
