@@ -113,3 +113,27 @@ def test_a_pane_of_many_arrivals_in_a_state_is_read_as_it_is_and_merged_when_it_
     assert sum(value for (key, _), value in rows.items() if key == 0) == 40.0
     change = panes.take_changes()[0]
     assert change.kept == 10, "the first ten are apart from what came later, and too few to be merged"
+
+
+def test_rows_of_groups_are_known_as_they_were() -> None:
+    parts, rng, known = Parts.of((SUM, MEDIAN)), np.random.default_rng(3), 0
+    for _ in range(30):
+        own = pane.Pane()
+        for arrival in range(12):
+            for _ in range(rng.integers(0, 3)):
+                tuples = pa.table({"k": rng.integers(0, 5, 4), "value": rng.integers(0, 9, 4).astype(float)})
+                values = lift_values(tuples, ["k"], "value")
+                content = Content(parts.lift(tuples, ["k"]), {"value": values})
+                own.append(content.arrived(arrival, ["k"]), arrival)
+            if own.rows and rng.random() < 0.5:
+                assert rows_of(own.grouped(parts, ["k"])) == rows_of(own.content.merged(parts, ["k"]))
+            for asked in range(arrival + 1):
+                found = own.grouped_by(asked)
+                if found is not None:
+                    known += 1
+                    assert rows_of(found) == rows_of(own.content.until(asked).merged(parts, ["k"]))
+    assert known > 300
+
+
+def rows_of(content: Content) -> list[list[str]]:
+    return [sorted(map(str, each.to_pylist())) for each in (content.partials, *content.values.values())]

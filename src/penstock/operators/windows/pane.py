@@ -187,7 +187,10 @@ class Pane:
 
     def grouped_by(self, arrival: int) -> Content | None:
         """What `grouped` gave when nothing later had arrived; None if it is not known."""
-        return None if self._grouped is None else self._grouped.by(arrival)
+        if self._grouped is None:
+            return None
+        rest = self._tables[self._grouped.tables :]
+        return None if rest and rest[0].oldest <= arrival else self._grouped.by(arrival)
 
     @property
     def arrivals(self) -> dict[int, int]:
