@@ -6,7 +6,8 @@ by 15 minutes), from a cold start. COUNT and SUM within 5 % with 95 %. Told of e
 mean slack (from the end of a window to the event time that the stream had come to when it was answered) and by the clock how long after the
 end of its window an answer was published. In virtual time a batch comes every 100 ms, or every 5 minutes of the flights.
 
-What is satisfied, and the slack, are expected to be within a tenth of virtual time's. Where batches take longer than a slide, they cannot be.
+What is satisfied, and the slack, are expected to be within a tenth of virtual time's. Where batches on Spark come less often than that, a window waits for the
+next one. So beside it stands virtual time with batches as far apart as they were on Spark, on average: what still differs there is not of the batches.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from rich.table import Table
 from cold_starts import DAY, GAMMA, IDLE, LENGTH, STEP, Flights
 from cold_starts import WINDOWS as HOURLY
 from expectations import Expectations
-from latency import WARM_SECONDS
+from latency import WARM_SECONDS, moment
 from penstock.operators.windows.slack_policies import policy_of
 from penstock.plan.slack import SlackChoice
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.engine import Engine
+from penstock.spark.run import Run
 from penstock.trigger import Trigger
 from penstock_lab.simulate.disorder import SECOND, Arrivals, generated
 from penstock_lab.simulate.windows import play
@@ -62,6 +64,15 @@ class Told:
     after: float = float("nan")
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A policy on Spark, in virtual time, and in virtual time with batches as far apart as they were on Spark."""
+
+    real: Told
+    virtual: Told
+    alike: Told
+
+
 def hint(policy: str) -> str:
     """The hint of a view."""
     return f"/*+ MAX_ERROR({BOUND.epsilon}, {BOUND.delta}, '{policy}') */"
@@ -90,8 +101,14 @@ def virtual(
     return Told(share, played.mean_slack(*counted), count)
 
 
-def game(spark: SparkSession, seconds: float) -> dict[str, tuple[Told, Told]]:
-    """By policy what it did on Spark and in virtual time with the tuples of a game."""
+def apart(run: Run) -> float:
+    """Mean seconds between batches that had tuples."""
+    moments = [moment(each) for each in run.events("batch") if each["tuples"]]
+    return (moments[-1] - moments[0]) / (len(moments) - 1)
+
+
+def game(spark: SparkSession, seconds: float) -> dict[str, Sides]:
+    """By policy what it did with the tuples of a game."""
     values = f"{GAME.window} AS w, sum(value) AS s, count(*) AS n FROM tuples GROUP BY w"
     with tempfile.TemporaryDirectory() as place:
         folder, output = Path(place) / "in", Path(place) / "out"
@@ -105,6 +122,7 @@ def game(spark: SparkSession, seconds: float) -> dict[str, tuple[Told, Told]]:
         run.stop()
         database = exact(folder, GAME)
         database.register("batches", published(run))
+        batches = apart(run)
         real = {}
         for policy in POLICIES:
             database.execute(
@@ -119,15 +137,19 @@ def game(spark: SparkSession, seconds: float) -> dict[str, tuple[Told, Told]]:
     drawn = generated(GAME.name, [GAME.disorder], int(RATE * seconds), seconds, seed=5)
     counted = (int(WARM_SECONDS * SECOND), int((seconds - TAIL_SECONDS) * SECOND))
     windows = Windows(GAME.size, GAME.slide)
-    step = int(FILE_SECONDS * SECOND)
+
+    def simulated(policy: str, seconds: float) -> Told:
+        step = int(seconds * SECOND)
+        return virtual(drawn, windows, "value", policy, step, 5 * SECOND, 0, counted)
+
     return {
-        policy: (own, virtual(drawn, windows, "value", policy, step, 5 * SECOND, 0, counted))
+        policy: Sides(own, simulated(policy, FILE_SECONDS), simulated(policy, batches))
         for policy, own in real.items()
     }
 
 
-def flights(spark: SparkSession, number: int) -> dict[str, tuple[Told, Told]]:
-    """By policy what it did on Spark and in virtual time with a stretch of flights."""
+def flights(spark: SparkSession, number: int) -> dict[str, Sides]:
+    """By policy what it did with a stretch of flights."""
     every = Flights.read()
     arrivals, begin = every.around(number), every.begin(number)
     values = "window(sched_dep, '1 hour', '15 minutes') AS w, count(*) AS n, sum(distance) AS s FROM flights GROUP BY w"
@@ -140,10 +162,15 @@ def flights(spark: SparkSession, number: int) -> dict[str, tuple[Told, Told]]:
         run = engine.start(output, trigger=Trigger.available_now())
         run.await_termination()
         run.stop()
+        batches = apart(run) * SPEED
         counted = begin + 1, begin + LENGTH * DAY + 1
         real = {policy: flown(output / "results" / name(policy), stored, counted) for policy in POLICIES}
+
+    def simulated(policy: str, step: int) -> Told:
+        return virtual(arrivals, HOURLY, "distance", policy, step, GAMMA, IDLE, counted)
+
     return {
-        policy: (own, virtual(arrivals, HOURLY, "distance", policy, STEP, GAMMA, IDLE, counted))
+        policy: Sides(own, simulated(policy, STEP), simulated(policy, int(batches * SECOND)))
         for policy, own in real.items()
     }
 
@@ -188,23 +215,26 @@ def policies(spark: SparkSession, small: bool, expect: Expectations) -> None:
         "windows",
         "satisfied",
         "virtual",
+        "alike",
         "mean slack",
         "virtual",
+        "alike",
         "published after the end, s",
     )
     for stream, found in sides.items():
-        for policy, (real, simulated) in found.items():
-            shares = (f"{each.satisfied:.3f}" for each in (real, simulated))
-            slacks = (slack(each.slack) for each in (real, simulated))
+        for policy, sides_of in found.items():
+            real, each_side = sides_of.real, (sides_of.real, sides_of.virtual, sides_of.alike)
+            shares = (f"{each.satisfied:.3f}" for each in each_side)
+            slacks = (slack(each.slack) for each in each_side)
             after = "" if np.isnan(real.after) else f"{real.after:.2f}"
             table.add_row(stream, policy, f"{real.windows:,}", *shares, *slacks, after)
-            what = f"{stream}, {policy}: within a tenth of virtual time"
-            share, wait = real.satisfied / simulated.satisfied, real.slack / max(simulated.slack, 1e-9)
-            expect.hold(
-                what,
-                abs(share - 1) <= 0.1 and abs(wait - 1) <= 0.1,
-                f"satisfied {share:.2f}, slack {wait:.2f} times",
-            )
+            for which, simulated in (("", sides_of.virtual), (" with batches as on Spark", sides_of.alike)):
+                share, wait = real.satisfied / simulated.satisfied, real.slack / max(simulated.slack, 1e-9)
+                expect.hold(
+                    f"{stream}, {policy}: within a tenth of virtual time{which}",
+                    abs(share - 1) <= 0.1 and abs(wait - 1) <= 0.1,
+                    f"satisfied {share:.2f}, slack {wait:.2f} times",
+                )
     Console(width=150).print(table)
 
 
