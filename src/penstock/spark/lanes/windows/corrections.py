@@ -45,7 +45,8 @@ from penstock.spark.storage.store_paths import StorePath, remove_folder
 #: the thread looks for windows at least so often
 _LOOK_SECONDS = 0.5
 #: while more entries may come, a job begins so many times as long after the one before as that one took, at the most so long: most of the
-#: time early answers have the processors to themselves, and one job answers once what several cuts have put
+#: time early answers have the processors to themselves, and one job answers once what several cuts have put. Then it waits for a cut with
+#: early answers, at most as long again: until the next one is the time in which it delays nobody
 _REST_SHARE, _REST_SECONDS = 9.0, 10.0
 #: for so long answers wait for a cut that entries ask for, and are published with it
 _RIDE_SECONDS = 1.0
@@ -186,6 +187,8 @@ class Corrections:
         #: what the thread has answered and no cut has published
         self._answered: _Answered | None = None
         self._failure: BaseException | None = None
+        #: how many cuts with early answers are published
+        self._early = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -281,6 +284,8 @@ class Corrections:
         program: WindowProgram,
         reports: Sequence[ShardReport],
         published: Collection[int],
+        *,
+        is_early: bool,
     ) -> CommitPart:
         """What the commit of a cut puts and deletes of the windows to correct.
 
@@ -290,6 +295,7 @@ class Corrections:
             program: the views of that.
             reports: of its shards.
             published: numbers of the cuts whose answers it publishes.
+            is_early: whether it has early answers.
         """
         document = self._document(last, program, reports)
         since = {number: first for number, first in self._since.items() if number not in published}
@@ -303,14 +309,15 @@ class Corrections:
             puts |= self._log.mark_document(self.name, last.number, **{SINCE: min(since.values())})
         elif published:
             deletes.append(self._log.log.readers[self.name])
-        return CommitPart(puts, deletes, partial(self._committed, since, is_published=bool(published)))
+        return CommitPart(puts, deletes, partial(self._committed, since, bool(published), is_early))
 
-    def _committed(self, since: dict[int, int], *, is_published: bool) -> None:
+    def _committed(self, since: dict[int, int], is_published: bool, is_early: bool) -> None:
         self._since = since
         if is_published:
             self._drop()
             self._clean()
         with self._changed:
+            self._early += is_early
             self._changed.notify_all()
 
     def _drop(self) -> None:
@@ -376,10 +383,12 @@ class Corrections:
 
     def _rest(self, took: float) -> None:
         """Waits after a job that took so many seconds, unless nothing else is left to answer."""
+        rest = min(_REST_SECONDS, _REST_SHARE * took)
         with self._changed:
+            self._changed.wait_for(lambda: self._stopping.is_set() or self._alone.is_set(), rest)
+            early = self._early
             self._changed.wait_for(
-                lambda: self._stopping.is_set() or self._alone.is_set(),
-                min(_REST_SECONDS, _REST_SHARE * took),
+                lambda: self._stopping.is_set() or self._alone.is_set() or self._early > early, rest
             )
 
     def _answer(self, windows: ToCorrect) -> _Answered:

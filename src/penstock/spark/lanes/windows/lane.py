@@ -151,7 +151,10 @@ class WindowLane(CutLane):
             "make_seconds": round(finished - ran, 4),
         }
         program = self._programs.of(last.plan).program
-        corrections = self._corrections.changes(cut.number, last, program, reports, cut.orders[_CORRECTS])
+        is_early = any(said.early for said in counts.values())
+        corrections = self._corrections.changes(
+            cut.number, last, program, reports, cut.orders[_CORRECTS], is_early=is_early
+        )
         return CutAnswer(
             staged=ready,
             figures=figures,
