@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.answering import Answering
 from penstock.operators.windows.answers import Answer, LateCounts, Progress, Standing
 from penstock.operators.windows.clocks import Clocks
 from penstock.operators.windows.content import Content
@@ -26,14 +26,6 @@ from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import SlackPolicy, SlackState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.plan.windows import WindowPlan
-
-
-class _Answering(Protocol):
-    """Makes the answer of a window."""
-
-    def __call__(
-        self, end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool
-    ) -> Answer: ...
 
 
 @dataclass(slots=True)
@@ -318,7 +310,7 @@ class View:
         answers, answering = self._revised(again, rows), self._answering()
         nothing = rows[first[0]].slice(0, 0) if first else None
         for end in first:
-            answers[end] = answering(end, 0, rows[end], nothing, end in final)
+            answers[end] = answering(end, 0, rows[end], nothing, is_final=end in final)
         return [answers[end] for end in due if end in answers]
 
     def _anticipate(self, until: int, slack: int) -> list[Answer]:
@@ -383,25 +375,12 @@ class View:
         """The results of windows that hold tuples, in their order."""
         return self._panes.results(self.plan, ends)
 
-    def _answering(self) -> _Answering:
-        """What makes answers by what can be promised now."""
-        windows, name, size = self.windows, self.plan.name, self.plan.windows.size
-        can_promise, coverage = self.policy.promised, self.judge.state.coverage
-        reached = self._clocks.reached
-
-        def answer(end: int, revision: int, rows: pa.Table, replaced: pa.Table, is_final: bool) -> Answer:
-            is_promised = can_promise and windows.is_closed(end) and not windows.lacks(end)
-            return Answer(
-                view=name,
-                start=end - size,
-                end=end,
-                revision=revision,
-                final=is_final,
-                slack=0 if reached is None else reached - end,
-                coverage=1.0 if is_final else coverage if is_promised else None,
-                promised=is_promised,
-                rows=rows,
-                replaced=replaced,
-            )
-
-        return answer
+    def _answering(self) -> Answering:
+        return Answering(
+            self.plan.name,
+            self.windows,
+            self.plan.windows.size,
+            self.policy.promised,
+            self.judge.state.coverage,
+            self._clocks.reached,
+        )
