@@ -385,14 +385,14 @@ class Declared:
             names = ", ".join([*self.streams, *self.views][:20]) or "none"
             place = query.source_clause
             message = f"Stream or view {query.source} does not exist. Existing ones: {names}"
-            raise place.error(UnknownNameError, message, 0, len(place.text))
+            raise place.error(UnknownNameError, message)
         return found
 
     def _refuse_no_stream(self, query: SelectQuery | WindowQuery) -> None:
         place, name = query.source_clause, query.source.upper()
         if name in {each.upper() for each in self.statics}:
             message = f"Table {query.source} is static; a view needs a stream. Join a stream with it."
-            raise place.error(UnsupportedError, message, 0, len(place.text))
+            raise place.error(UnsupportedError, message)
 
     @property
     def files_of_rules(self) -> dict[str, list[str]]:

@@ -121,7 +121,7 @@ def _refuse_repeated(outputs: Sequence[Output], names: Sequence[Sequence[str]]) 
                 message = (
                     f"Two columns have the name {name}. List the columns to select, and rename one with AS."
                 )
-                raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
+                raise output.clause.error(DuplicateNameError, message)
             taken.add(name.upper())
 
 
@@ -222,10 +222,7 @@ def check_aggregates(flat: WindowQuery, bound: BoundWindow, schema: pa.Schema) -
         if aggregate.function not in FUNCTIONS:
             allowed = ", ".join(sorted(FUNCTIONS))
             raise call.clause.error(
-                UnsupportedError,
-                f"{aggregate.function} is not supported yet. Supported: {allowed}",
-                0,
-                len(call.clause.text),
+                UnsupportedError, f"{aggregate.function} is not supported yet. Supported: {allowed}"
             )
         _check_computable(call, aggregate, bound, schema)
 
@@ -275,7 +272,7 @@ def define_join(
             "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
             "fail, conditions on one input, and AND of these."
         )
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        raise clause.error(UnsupportedError, message)
     refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
     kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
@@ -337,7 +334,7 @@ def _check_computable(
         if pa.types.is_struct(kind) and kind.num_fields:
             field = f"{enclosed(call.arguments[0])}.{quoted(kind.field(0).name)}"
             message += f" Take it of each field, or of the one that decides: {aggregate.function}({field})."
-        raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text)) from None
+        raise call.clause.error(UnsupportedError, message) from None
 
 
 def identity_of(name: str, *parts: object) -> str:

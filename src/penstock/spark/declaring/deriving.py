@@ -71,7 +71,7 @@ def _united_time(flat: WindowQuery, column: str, definition: UnionDefinition) ->
             "A window over a UNION ALL is over a column that is the event time of the stream in every branch. "
             f"Columns that are one: {allowed}"
         )
-        raise flat.time_clause.error(UnsupportedError, message, 0, len(flat.time_clause.text))
+        raise flat.time_clause.error(UnsupportedError, message)
     return JoinTime(own, 0)
 
 
@@ -83,7 +83,7 @@ def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | Jo
         message = (
             f"{definition.name} has a {plan.kind} with a stream; a window view over one is not supported yet."
         )
-        raise flat.source_clause.error(UnsupportedError, message, 0, len(flat.source_clause.text))
+        raise flat.source_clause.error(UnsupportedError, message)
     if flat.is_running:
         return JoinTime("", 0)
     times = {each.time: number for number, each in enumerate(plan.inputs) if each.time is not None}
@@ -92,5 +92,5 @@ def _join_time(flat: WindowQuery, column: str, definition: WindowDefinition | Jo
     if own is None:
         allowed = ", ".join(inputs) or f"none; add one to the SELECT list of {definition.name}"
         message = f"A window over a join view is over the event time of a stream that it joins. Columns that are one: {allowed}"
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     return JoinTime(own, plan.ahead_of(inputs[own]))

@@ -39,7 +39,7 @@ def refreshed_view(
     if not streams:
         message = "A view needs a stream; this query reads static tables only. Join a stream with them."
         place = query.sources[0][1]
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     definition = define_refreshed(
         name,
         query,
@@ -93,7 +93,7 @@ def _read_by(declared: Declared, query: Query) -> tuple[list[tuple[str, str]], s
             if source.upper() not in declared.spelled:
                 existing = ", ".join([*declared.streams, *declared.statics, *declared.views][:20]) or "none"
                 message = f"Stream, table or view {source} does not exist. Existing ones: {existing}"
-                raise clause.error(UnknownNameError, message, 0, len(clause.text))
+                raise clause.error(UnknownNameError, message)
             name = declared.view_name(source)
             if name not in beneath:
                 visit(declared.views[name].query)

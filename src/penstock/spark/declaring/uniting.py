@@ -112,7 +112,7 @@ class Uniter:
                     f"This branch has {counted(len(part.columns), 'column')}, the first one has {len(first)}. "
                     "Select as many in each branch of a UNION ALL."
                 )
-                raise place.error(TypeMismatchError, message, 0, len(place.text))
+                raise place.error(TypeMismatchError, message)
         columns = self._common(parts, places)
         selections = [
             (stream, _cast(selection, part.columns, columns))
@@ -169,7 +169,7 @@ class Uniter:
                     f"Column {number + 1} of this branch is {field.dataType.simpleString().upper()}, that of the branches before is "
                     f"{known}. Cast one of them."
                 )
-                raise place.error(TypeMismatchError, message, 0, len(place.text)) from None
+                raise place.error(TypeMismatchError, message) from None
 
     def _schema(self, columns: Sequence[StructType]) -> StructType:
         frames = [empty_frame(self._spark, _nullable(each)) for each in columns]

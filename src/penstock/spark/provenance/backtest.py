@@ -102,7 +102,7 @@ def backtest(spark: SparkSession, declared: Declared, view: str, wanted: Wanted)
     refuse_union(name, flat)
     if isinstance(flat, WindowQuery) and flat.ranking is not None:
         message = f"View {name} is a ranking, which a backtest cannot answer yet. Run its text with spark.sql over the stored tuples."
-        raise flat.window_clause.error(UnsupportedError, message, 0, len(flat.window_clause.text))
+        raise flat.window_clause.error(UnsupportedError, message)
     assert not isinstance(flat, UnionQuery), "it was refused"
     read = _Read(spark, declared, wanted)
     try:

@@ -171,7 +171,7 @@ def refuse_union(name: str, flat: FlatQuery) -> None:
     """
     if isinstance(flat, UnionQuery):
         message = f"View {name} is a UNION ALL. Declare one of its branches as a view, and ask about that."
-        raise flat.clause.error(UnsupportedError, message, 0, len(flat.clause.text))
+        raise flat.clause.error(UnsupportedError, message)
 
 
 def _target(spark: SparkSession, declared: Declared, name: str, flat: FlatQuery, asked: Asked) -> _Target:

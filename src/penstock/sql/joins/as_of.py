@@ -58,7 +58,7 @@ def not_by_time(match: Conjunct, inputs: Sequence[Input]) -> UnsupportedError:
         f"An ASOF JOIN takes the newest row of {right.source.alias} at or before the event time of {left.source.alias}. Write {MATCH} "
         f"({one} >= {other}), or > for the newest one before it. {_INSTEAD}."
     )
-    return match.clause.error(UnsupportedError, message, 0, len(match.clause.text))
+    return match.clause.error(UnsupportedError, message)
 
 
 def refuse_without_key(matching: Sequence[Conjunct], source: JoinSource, number: int) -> None:
@@ -79,7 +79,7 @@ def refuse_without_key(matching: Sequence[Conjunct], source: JoinSource, number:
         "row is that of a key."
     )
     clause = source.on or source.clause
-    raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    raise clause.error(UnsupportedError, message)
 
 
 def _refuse_inputs(own: Input, others: Sequence[Input]) -> None:
@@ -90,7 +90,7 @@ def _refuse_inputs(own: Input, others: Sequence[Input]) -> None:
             f"{source.alias} is a static table, of which only its current rows are joined. Declare a stream over its versions, or write "
             f"{'LEFT ' if source.word is JoinWord.LEFT_AS_OF else ''}JOIN. {_INSTEAD}."
         )
-        raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+        raise source.clause.error(UnsupportedError, message)
     streams = [each.source.alias for each in others if not each.relation.is_static]
     if len(streams) != 1:
         found = (
@@ -99,7 +99,7 @@ def _refuse_inputs(own: Input, others: Sequence[Input]) -> None:
             else "All of the other inputs are static tables"
         )
         message = f"A join with the newest row of {source.alias} has one other stream. {found}. {_INSTEAD}."
-        raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+        raise source.clause.error(UnsupportedError, message)
 
 
 def _shown_time(own: Input) -> str:
@@ -110,7 +110,7 @@ def _shown_time(own: Input) -> str:
         f"View {source.source} does not select its event time {own.relation.time}, by which the newest row is found. Add it to its "
         "SELECT list."
     )
-    raise source.clause.error(SqlError, message, 0, len(source.clause.text))
+    raise source.clause.error(SqlError, message)
 
 
 def _name_of_time(each: Input) -> str:

@@ -236,10 +236,10 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
         name = column.name
         if str(kind).replace(" not null", "") != str(column.type).replace(" not null", ""):
             message = f"Spark reads this name differently, as {spark_name(column.type)}. Write columns with the name of their input, such as f.k."
-            raise output.clause.error(UnsupportedError, message, 0, len(output.clause.text))
+            raise output.clause.error(UnsupportedError, message)
         if name.upper() in taken:
             message = f"Two columns have the name {name}. List the columns to select, and rename one with AS."
-            raise output.clause.error(DuplicateNameError, message, 0, len(output.clause.text))
+            raise output.clause.error(DuplicateNameError, message)
         taken.add(name.upper())
 
 
@@ -286,7 +286,7 @@ def _refuse_static(word: JoinWord, kept: KeptColumns) -> None:
             f"FULL JOIN with static table {alias} is not supported: a row of {alias} would wait for its partner until the stream "
             "ends. Write LEFT JOIN or RIGHT JOIN, so that rows of the stream alone may have no partner."
         )
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        raise clause.error(UnsupportedError, message)
     if optional.relation.is_static or not all(each.relation.is_static for each in preserved):
         return
     refused = preserved[0].source
@@ -295,7 +295,7 @@ def _refuse_static(word: JoinWord, kept: KeptColumns) -> None:
         f"{word} cannot {place} static table {refused.alias}, because a stream never ends. Put a stream {side} the "
         f"{word}."
     )
-    raise refused.clause.error(UnsupportedError, message, 0, len(refused.clause.text))
+    raise refused.clause.error(UnsupportedError, message)
 
 
 def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:

@@ -34,7 +34,7 @@ def blamed(
     for expression, is_condition in _pieces(conditions, outputs):
         if not _is_fit(expression, is_condition, rows):
             clause = expression.clause
-            return clause.error(type(error), error.message, 0, len(clause.text))
+            return clause.error(type(error), error.message)
     return None
 
 

@@ -222,4 +222,4 @@ def _warning_of_cast(conjunct: Conjunct, operand: Expression, kind: pa.DataType)
         f"use try_cast({text} AS {target})."
     )
     clause = conjunct.clause
-    return clause.error(SqlError, message, 0, len(clause.text)).render()
+    return clause.error(SqlError, message).render()

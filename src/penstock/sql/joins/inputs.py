@@ -70,7 +70,7 @@ def read_inputs(query: JoinQuery, relations: Mapping[str, Relation], host: JoinH
     if all(each.relation.is_static for each in inputs):
         clause = query.sources[0].clause
         message = "A join view needs at least one stream; all of its inputs are static tables."
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        raise clause.error(UnsupportedError, message)
     return inputs
 
 
@@ -80,13 +80,13 @@ def _input(number: int, source: JoinSource, relations: Mapping[str, Relation], h
         known = [each.name for each in relations.values()]
         near = meant(source.relation, known)
         message = f"Stream or static table {source.relation} does not exist{near} Existing ones: {', '.join(known) or 'none'}"
-        raise source.clause.error(UnknownNameError, message, 0, len(source.clause.text))
+        raise source.clause.error(UnknownNameError, message)
     if relation.time is None and not relation.is_static:
         message = (
             f"Stream {relation.name} has no event time, and a join needs one. Set the table option event_time 'column'. If "
             "the column is a number or text, also set event_time_format, such as 'millis'."
         )
-        raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+        raise source.clause.error(UnsupportedError, message)
     own = {name.upper(): quote(name) for name in relation.columns}
     columns = tuple(
         Column(number, name, own.get(_single_name(text) or "", text))

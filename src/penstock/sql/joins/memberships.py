@@ -61,7 +61,7 @@ def refuse_unknown(compared: Conjunct, within: Sequence[Conjunct], around: Seque
         "NOT IN is unknown beside a NULL, which a join view does not judge yet. Leave NULL out on both sides: "
         f"{tested} IS NOT NULL AND {tested} NOT IN (SELECT {selected} ... WHERE {selected} IS NOT NULL). NOT EXISTS keeps tuples beside a NULL."
     )
-    raise compared.clause.error(UnsupportedError, message, 0, len(compared.clause.text))
+    raise compared.clause.error(UnsupportedError, message)
 
 
 def refuse_mixed_types(compared: Conjunct, host: ExpressionHost) -> None:
@@ -75,7 +75,7 @@ def refuse_mixed_types(compared: Conjunct, host: ExpressionHost) -> None:
         return
     clause = compared.clause
     message = f"IN compares {spark_name(one)} with {spark_name(other)}. Write CAST on one side, so that both have the same type."
-    raise clause.error(TypeMismatchError, message, 0, len(clause.text))
+    raise clause.error(TypeMismatchError, message)
 
 
 def _leave_out_null(conditions: Sequence[Conjunct], expression: Expression) -> bool:

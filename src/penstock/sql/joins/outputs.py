@@ -96,7 +96,7 @@ def _star(item: Item, scope: Scope) -> list[Column] | None:
     message = (
         f"`*` is allowed alone or after the name of an input. Otherwise name the columns. {ALLOWED_JOIN}"
     )
-    raise clause.error(UnsupportedError, message, 0, len(clause.text))
+    raise clause.error(UnsupportedError, message)
 
 
 def _whole(column: Column, written: Clause) -> Expression:

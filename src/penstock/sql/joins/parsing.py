@@ -117,8 +117,7 @@ class _JoinSplitter(VersionSplitter):
         hints, items = self._head()
         if self.distinct is not None:
             place = self.distinct
-            message = f"DISTINCT is not supported yet. {self.allowed}"
-            raise place.error(UnsupportedError, message, 0, len(place.text))
+            raise place.error(UnsupportedError, f"DISTINCT is not supported yet. {self.allowed}")
         if hints:
             message = "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; a join view has none."
             raise SqlError(message, self.script, hints.start, hints.end)
@@ -158,7 +157,7 @@ class _JoinSplitter(VersionSplitter):
                 f"No condition joins {found.alias}. A cross join is not supported: add ON and a condition on columns "
                 f"of {found.alias} and {before[0].alias if len(before) == 1 else 'an input before it'}. {ALLOWED_JOIN}"
             )
-            raise found.clause.error(UnsupportedError, message, 0, len(found.clause.text))
+            raise found.clause.error(UnsupportedError, message)
         self.position += 1
         return replace(found, on=self._condition())
 
@@ -172,7 +171,7 @@ class _JoinSplitter(VersionSplitter):
                 f"Two inputs have the name {found.alias}. Give each its own name, as in "
                 f"{namesake.source} AS a JOIN {found.source} AS b."
             )
-            raise found.clause.error(SqlError, message, 0, len(found.clause.text))
+            raise found.clause.error(SqlError, message)
 
     def _refuse_words(self, before: Sequence[JoinSource], word: JoinWord, clause: Clause) -> None:
         """Makes sure that a join may stand behind those before it."""
@@ -185,8 +184,7 @@ class _JoinSplitter(VersionSplitter):
         elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):
             what = f"A {word} of more than two inputs"
         if what:
-            message = f"{what} is not supported yet. {self.allowed}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, f"{what} is not supported yet. {self.allowed}")
 
     def _word(self) -> JoinWord:
         """Moves past the words of a join."""
@@ -249,7 +247,7 @@ class _JoinSplitter(VersionSplitter):
         hints, items = self._head()
         if hints or len(items) > 1 or self.tokens[items[0][0]].token_type is TokenType.STAR:
             message = f"The query in IN selects one column, without hints. Write EXISTS to compare several. {self.allowed}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, message)
         self._refuse_words(before, test.word, clause)
         column = self._checked(items[0]).expression
         found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
@@ -327,15 +325,14 @@ class _JoinSplitter(VersionSplitter):
         return item
 
     def _at(self, source: JoinSource, what: str) -> UnsupportedError:
-        message = f"{what} is not supported yet. {self.allowed}"
-        return source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+        return source.clause.error(UnsupportedError, f"{what} is not supported yet. {self.allowed}")
 
 
 def _refuse(tree: exp.Expression, clause: Clause) -> None:
     for node in tree.walk():
         for kind, what in _REFUSED.items():
             if isinstance(node, kind):
-                raise clause.error(UnsupportedError, f"{what}. {ALLOWED_JOIN}", 0, len(clause.text))
+                raise clause.error(UnsupportedError, f"{what}. {ALLOWED_JOIN}")
         if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
             message = f"{node.name}() in a join view is not supported; {_ABOVE}. {ALLOWED_JOIN}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, message)

@@ -91,9 +91,8 @@ class Expression:
 
     def part(self, start: int, end: int) -> Expression:
         """The piece between two offsets, neither within a name."""
-        clause = Clause(self.clause.text[start:end], self.clause.script, self.clause.start + start)
         return Expression(
-            clause,
+            self.clause.part(start, end),
             tuple(
                 Reference(each.start - start, each.end - start, each.target)
                 for each in self.references
@@ -178,7 +177,7 @@ class Scope:
         """
         found = self.expression(clause).column
         if found is None:
-            raise clause.error(UnknownNameError, "Expected the name of a column here.", 0, len(clause.text))
+            raise clause.error(UnknownNameError, "Expected the name of a column here.")
         return found
 
     def star(self, clause: Clause, qualifier: str | None) -> Sequence[Column]:
@@ -194,7 +193,7 @@ class Scope:
                 return [column for column in (*self._hidden, *self.visible) if column in own]
         self._refuse_tested(clause, qualifier, None, 0, len(clause.text))
         message = f"No input has the name {qualifier}. Inputs: {', '.join(self.aliases)}"
-        raise clause.error(UnknownNameError, message, 0, len(clause.text))
+        raise clause.error(UnknownNameError, message)
 
     def expression(self, clause: Clause, named: Mapping[str, Expression] | None = None) -> Expression:
         """A piece of the query with its names resolved.
@@ -213,7 +212,7 @@ class Scope:
             parts = [(part.name, part.meta["start"], part.meta["end"] + 1) for part in node.parts]
             if isinstance(node.this, exp.Star):
                 message = f"`*` is not supported here. Name the columns. {ALLOWED_JOIN}"
-                raise clause.error(UnsupportedError, message, 0, len(clause.text))
+                raise clause.error(UnsupportedError, message)
             target, length = self._resolved(clause, parts, named or {})
             if target is not None:
                 found.append(Reference(parts[0][1], parts[length - 1][2], target))

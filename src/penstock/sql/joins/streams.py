@@ -54,7 +54,7 @@ def refuse_unjoined(inputs: Sequence[Input], conjuncts: Sequence[Conjunct]) -> N
                 f"No condition joins {alias} with the other inputs. A cross join is not supported: compare a column of "
                 f"{alias} with one of another input."
             )
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, message)
 
 
 def bound_streams(
@@ -109,8 +109,7 @@ def bound_streams(
             raise _unbound(inputs[earlier], inputs[later], known)
     if bounds.is_contradictory:
         clause = inputs[streams[-1]].source.clause
-        message = "The bounds on event times contradict each other; no rows can match."
-        raise clause.error(SqlError, message, 0, len(clause.text))
+        raise clause.error(SqlError, "The bounds on event times contradict each other; no rows can match.")
     outer = tuple(each for each in bounds.bounds() if each.right == optional)
     return BoundStreams((*inner.bounds(), *outer), tuple(exact))
 
@@ -140,7 +139,7 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
             f"Streams {one.alias} and {other.alias} are joined without a bound on event time. View {hidden.source.source} "
             f"does not select its event time: add {hidden.relation.time} to its SELECT list, then a bound to the condition."
         )
-        return clause.error(UnsupportedError, message, 0, len(clause.text))
+        return clause.error(UnsupportedError, message)
     assert first.time is not None
     assert second.time is not None
     number, last = first.time.input, second.time.input
@@ -159,7 +158,7 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
         f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so Penstock could "
         f"never delete old tuples. Add a bound to {place}, such as: {word} {bound}"
     )
-    return clause.error(UnsupportedError, message, 0, len(clause.text))
+    return clause.error(UnsupportedError, message)
 
 
 def _named(alias: str, column: str) -> str:

@@ -49,12 +49,11 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
         message = (
             "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
         )
-        raise clause.error(SqlError, message, 0, len(clause.text))
+        raise clause.error(SqlError, message)
     _refuse_unstable(script, tokens, tree)
     sources = tuple(_sources(tree, clause))
     if not sources:
-        message = "A view needs a stream. Name one in FROM."
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        raise clause.error(UnsupportedError, "A view needs a stream. Name one in FROM.")
     return RefreshedQuery(clause, seconds, sources, _names(tree, tokens))
 
 
@@ -155,8 +154,7 @@ def _sources(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
                 raise clause.error(UnsupportedError, message, start, end)
             if source.name.upper() not in seen:
                 seen.add(source.name.upper())
-                text = clause.text[start:end]
-                yield source.name, Clause(text, clause.script, clause.start + start)
+                yield source.name, clause.part(start, end)
 
 
 def _reads_all(tree: exp.Expression) -> bool:

@@ -187,7 +187,7 @@ class _Names:
         else:
             for source, clause in sources_of(statement.query):
                 if source.upper() not in names and not self._has_rules:
-                    raise clause.error(UnknownNameError, _missing(source, names), 0, len(clause.text))
+                    raise clause.error(UnknownNameError, _missing(source, names))
             if isinstance(statement, CreateView):
                 return self._declare(parser, statement)
             self._check_target(parser, statement)

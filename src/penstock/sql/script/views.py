@@ -63,7 +63,7 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
     """
     if isinstance(query, RefreshedQuery):
         message = "Spark answers a refreshed view as a whole: only other views have this."
-        raise query.clause.error(UnsupportedError, message, 0, len(query.text))
+        raise query.clause.error(UnsupportedError, message)
     if isinstance(query, JoinQuery):
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
     if isinstance(query, UnionQuery):
@@ -127,7 +127,7 @@ def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
         return replace(source, below=below)
     kind = {JoinQuery: "join view", UnionQuery: "UNION ALL"}.get(type(below), "window view")
     message = f"{source.source} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
-    raise source.clause.error(UnsupportedError, message, 0, len(source.clause.text))
+    raise source.clause.error(UnsupportedError, message)
 
 
 def _flat_branch(branch: SelectQuery | UnionQuery, views: Mapping[str, Query]) -> SelectQuery | UnionQuery:
@@ -139,13 +139,13 @@ def _flat_branch(branch: SelectQuery | UnionQuery, views: Mapping[str, Query]) -
     if isinstance(below, WindowQuery) and below.is_running:
         kind = "running"
     message = f"{branch.source} is a {kind} view; a UNION ALL cannot read it yet. {ALLOWED_UNION}"
-    raise place.error(UnsupportedError, message, 0, len(place.text))
+    raise place.error(UnsupportedError, message)
 
 
 def _not_refreshed(inner: Query, name: str, clause: Clause) -> FlatQuery:
     if isinstance(inner, RefreshedQuery):
         message = f"{name} is a refreshed view, which only another one can read. Add /*+ REFRESH('1 minute') */ behind SELECT."
-        raise clause.error(UnsupportedError, message, 0, len(clause.text))
+        raise clause.error(UnsupportedError, message)
     return inner
 
 
@@ -175,8 +175,6 @@ class _Names:
                 raise output.clause.error(
                     UnsupportedError,
                     "Over a view that computes columns, an expression needs a name: add AS name.",
-                    0,
-                    len(output.clause.text),
                 )
             items.append(Output(self.in_clause(output.written).text, output.name, output.clause))
         return tuple(items)
@@ -195,7 +193,7 @@ class _Names:
         try:
             tree = parse_expression(clause.text)
         except ParseError:
-            raise clause.error(SqlError, "This is not an expression.", 0, len(clause.text)) from None
+            raise clause.error(SqlError, "This is not an expression.") from None
         places: list[tuple[int, int, str]] = []
         for column in tree.find_all(exp.Column):
             name = column.parts[0]

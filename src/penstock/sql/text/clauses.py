@@ -30,8 +30,13 @@ class Clause:
         """A text that is part of no script."""
         return cls(text, text, 0)
 
-    def error(self, kind: type[_Error], message: str, start: int, end: int) -> _Error:
-        """An error at a place given by offsets in `text`."""
+    def part(self, start: int, end: int) -> Clause:
+        """The piece between two offsets in `text`."""
+        return Clause(self.text[start:end], self.script, self.start + start)
+
+    def error(self, kind: type[_Error], message: str, start: int = 0, end: int | None = None) -> _Error:
+        """An error at a place given by offsets in `text`; without these, of the whole clause."""
+        end = len(self.text) if end is None else end
         return kind(message, self.script, self.start + start, self.start + end)
 
     def placed(self, error: SqlError) -> SqlError:
@@ -56,5 +61,5 @@ class Clause:
         whole = self.text.find(written)
         start = whole + error.start if whole >= 0 else self.text.find(words) if words.strip() else -1
         if start < 0:
-            return self.error(type(error), error.message, 0, len(self.text))
+            return self.error(type(error), error.message)
         return self.error(type(error), error.message, start, start + max(1, len(words)))

@@ -361,7 +361,7 @@ class Splitter:
             "EXCLUDE",
         ):
             message = f"`* {self.tokens[first + 1].text.upper()}` is not supported; name the columns."
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, message)
         tree = parse_tree(clause)
         if not isinstance(tree, exp.Alias):
             return Item(clause, clause, None, tree)

@@ -28,8 +28,8 @@ class PlacedText:
         for start, end, clause in self.pieces:
             if start <= error.start < end:
                 if self.text[start:end] != clause.text:
-                    return clause.error(type(error), error.message, 0, len(clause.text))
+                    return clause.error(type(error), error.message)
                 return clause.error(
                     type(error), error.message, error.start - start, min(error.end, end) - start
                 )
-        return self.whole.error(type(error), error.message, 0, len(self.whole.text))
+        return self.whole.error(type(error), error.message)

@@ -125,7 +125,6 @@ def _check(tree: exp.Expression, clause: Clause) -> None:
     for node in tree.walk():
         for kind, (what, allowed) in _REFUSED.items():
             if isinstance(node, kind):
-                raise clause.error(UnsupportedError, f"{what}. {allowed}", 0, len(clause.text))
+                raise clause.error(UnsupportedError, f"{what}. {allowed}")
         if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
-            message = f"{node.name}() {_GROUPED}. {ALLOWED_WINDOW}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, f"{node.name}() {_GROUPED}. {ALLOWED_WINDOW}")

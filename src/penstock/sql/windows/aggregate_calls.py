@@ -351,8 +351,7 @@ class _Reader:
 
     def _place(self) -> Clause:
         """The call, its FILTER included."""
-        start = self.tokens[self.position].start
-        return Clause(self._text(self.position, self.end), self.clause.script, self.clause.start + start)
+        return self.clause.part(self.tokens[self.position].start, self.tokens[self.end - 1].end + 1)
 
     def _text(self, first: int, last: int) -> str:
         return self.clause.text[self.tokens[first].start : self.tokens[last - 1].end + 1]

@@ -181,7 +181,7 @@ class WindowBinder:
                 message = (
                     "This is also the name of a source column, and Spark takes that column. Rename the alias."
                 )
-                raise entry.error(UnsupportedError, message, 0, len(entry.text))
+                raise entry.error(UnsupportedError, message)
 
     def _time(self, query: WindowQuery) -> _Used:
         (time,) = self._typed([(query.time, query.time_clause)])
@@ -189,7 +189,7 @@ class WindowBinder:
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_string(kind)):
             function = "window" if query.gap is None else "session_window"
             message = f"{function}() needs a TIMESTAMP as its time; this is {spark_name(kind)}. Declare the column TIMESTAMP, or set event_time_format."
-            raise query.time_clause.error(TypeMismatchError, message, 0, len(query.time_clause.text))
+            raise query.time_clause.error(TypeMismatchError, message)
         return time
 
     def _compared(
@@ -240,7 +240,7 @@ class WindowBinder:
             results.append(found.result)
             if pa.types.is_null(found.result):
                 message = "The result is NULL for every group: CAST the argument to a type."
-                raise call.clause.error(TypeMismatchError, message, 0, len(call.clause.text))
+                raise call.clause.error(TypeMismatchError, message)
             for position, argument in enumerate(own):
                 if pa.types.is_null(found.argument):
                     own[position] = replace(argument, type=pa.bool_(), cast="BOOLEAN")
@@ -274,10 +274,10 @@ class WindowBinder:
                 try:
                     self._host.schema_of(texts.written_alone(place).text)
                 except SqlError as alone:
-                    raise place.error(type(alone), alone.message, 0, len(place.text)) from None
+                    raise place.error(type(alone), alone.message) from None
             if query.having:
                 place = query.having[-1].clause
-                raise place.error(type(error), error.message, 0, len(place.text)) from None
+                raise place.error(type(error), error.message) from None
             raise
 
     def _check_over_groups(
@@ -347,17 +347,17 @@ def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple
                 f"Spark gives this type {spark_name(column.type)}, not {spark_name(kind)}. Write keys as in GROUP BY, "
                 "and give outputs names that are no columns."
             )
-            raise place.error(UnsupportedError, message, 0, len(place.text))
+            raise place.error(UnsupportedError, message)
         if column.name.upper() in taken:
             message = f"Two columns have the name {column.name}. Rename one with AS."
-            raise place.error(DuplicateNameError, message, 0, len(place.text))
+            raise place.error(DuplicateNameError, message)
         taken.add(column.name.upper())
         found.append(BoundOutput(output.expression, column.name, column.type))
     for number, condition in enumerate(query.having, len(query.outputs) + 1):
         if not pa.types.is_boolean(kind := groups.field(number).type):
             place = condition.clause
             message = f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
-            raise place.error(TypeMismatchError, message, 0, len(place.text))
+            raise place.error(TypeMismatchError, message)
     return tuple(found)
 
 

@@ -60,13 +60,12 @@ def read_window(clause: Clause, tokens: Sequence[Token], position: int) -> tuple
         UnsupportedError: a length of time that is computed.
     """
     found, end = arguments(tokens, position + 1)
-    start = tokens[position].start
-    call = Clause(clause.text[start : tokens[end - 1].end + 1], clause.script, clause.start + start)
+    call = clause.part(tokens[position].start, tokens[end - 1].end + 1)
     if tokens[position].text.lower() == "session_window":
         return _sessions(clause, tokens, found, call), end
     if not 2 <= len(found) <= 4:
         message = f"window takes (time, size[, slide[, start time]]), not {len(found)} arguments."
-        raise call.error(SqlError, message, 0, len(call.text))
+        raise call.error(SqlError, message)
     first, last = found[0]
     time = _argument(clause, tokens, found[0])
     lengths: list[int] = []
@@ -91,8 +90,7 @@ def _sessions(
 ) -> WindowCall:
     """A call of `session_window` with some arguments."""
     if len(found) != 2:
-        message = f"session_window takes (time, gap), not {len(found)} arguments."
-        raise call.error(SqlError, message, 0, len(call.text))
+        raise call.error(SqlError, f"session_window takes (time, gap), not {len(found)} arguments.")
     gap = _argument(clause, tokens, found[1])
     length = _length("A session window's gap", tokens[found[1][0]], gap, gap_of, ALLOWED_GAPS)
     identity = (*spelling(tokens[slice(*found[0])]), length)
@@ -119,11 +117,10 @@ def _length(what: str, first: Token, given: Clause, read: Callable[[str], int], 
         if given.text[-1:] in ("'", '"') or (read is length_of and microseconds_of(given.text) is not None):
             return read(given.text)
     except ValueError as error:
-        raise given.error(SqlError, f"{what} {given.text} {error}.", 0, len(given.text)) from None
-    raise given.error(UnsupportedError, f"{what} must be a constant: {allowed}.", 0, len(given.text))
+        raise given.error(SqlError, f"{what} {given.text} {error}.") from None
+    raise given.error(UnsupportedError, f"{what} must be a constant: {allowed}.")
 
 
 def _argument(clause: Clause, tokens: Sequence[Token], place: tuple[int, int]) -> Clause:
     """The text of an argument, where it was written."""
-    start = tokens[place[0]].start
-    return Clause(clause.text[start : tokens[place[1] - 1].end + 1], clause.script, clause.start + start)
+    return clause.part(tokens[place[0]].start, tokens[place[1] - 1].end + 1)

@@ -39,14 +39,14 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"{query.source} aggregates a {kind}; an aggregation over it is not supported yet. "
             f"Allowed: an aggregation over the {kind} that it reads, a selection over {query.source}."
         )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     if below.hints.deadline_seconds is not None:
         place = query.source_clause
         message = (
             f"View {query.source} has a deadline; an aggregation over it is not supported yet. "
             f"Allowed: a selection over {query.source}."
         )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     if query.hints.deadline_seconds is not None:
         message = f"DEADLINE is not supported over window view {query.source} yet. Allowed: over a stream or a selection."
         raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])
@@ -61,7 +61,7 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
     if moment is None or (is_last and moment != "last"):
         place = query.time_clause
         message = f"This is not the window of {query.source}, or its start or end. {ALLOWED_OVER_A_WINDOW}"
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     text = written.text.strip()
     # what Spark takes for the time of a window, in a form that it knows without the window's mark on the column
     time = f"({text}.end - {_MICROSECOND})" if moment == "last" else text
@@ -76,13 +76,13 @@ def _over_running(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"{query.source} is a running view over another view; a view over it is not supported yet. "
             f"Allowed: a selection over {query.source}, the hint REFRESH('1 minute')."
         )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     if not query.is_running or query.gap is not None:
         message = (
             f"{query.source} is a running view, whose rows have no event time: a window over it is not supported. "
             f"Allowed: GROUP BY without a window, a ranking, a selection over {query.source}, the hint REFRESH('1 minute')."
         )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     _refuse_hints(
         query,
         f"Write the hint in running view {query.source}: groups that leave its state leave the one of this view too.",
@@ -114,7 +114,7 @@ def aggregated_over_rows(query: WindowQuery, kind: str) -> WindowQuery:
     if name is None:
         place = query.time_clause
         message = f"A window over {kind} {query.source} needs a column of it that is the event time of one of its streams."
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     return replace(query, over=BeneathJoin(name, kind))
 
 
@@ -122,7 +122,7 @@ def _refuse_sessions(query: WindowQuery, kind: str) -> None:
     if query.gap is not None:
         place = query.window_clause
         message = f"Sessions over {kind} {query.source} are not supported yet. {ALLOWED_SESSION}"
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
 
 
 def _refuse_hints(query: WindowQuery, message: str) -> None:
@@ -137,5 +137,4 @@ def _without_window_time(clause: Clause) -> tuple[Clause, bool]:
     tokens = without_parentheses(tokens[2:-1]) if is_last else tokens
     if not tokens:
         return clause, False
-    start, end = tokens[0].start, tokens[-1].end + 1
-    return Clause(clause.text[start:end], clause.script, clause.start + start), is_last
+    return clause.part(tokens[0].start, tokens[-1].end + 1), is_last

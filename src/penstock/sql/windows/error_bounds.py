@@ -36,21 +36,20 @@ def with_error_bounds(query: WindowQuery, window: BoundWindow) -> BoundWindow:
     for call in query.aggregates:
         if call.is_users or call.function not in _BOUNDED:
             message = f"The error of this aggregate has no bound when tuples are sampled. {_ALLOWED}."
-            raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
+            raise call.clause.error(UnsupportedError, message)
     for call, aggregate in zip(query.aggregates, aggregates, strict=True):
         if not _is_number(aggregate.type):
-            message = f"An error bound needs a number. {_ALLOWED}."
-            raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
+            raise call.clause.error(UnsupportedError, f"An error bound needs a number. {_ALLOWED}.")
     if query.having:
         place = query.having[0].clause
         message = "LOSS(k, m, 'approximate') allows no condition on groups: estimates would decide which groups are kept. Compare the values where you read the results."
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
     outputs, taken = list(window.outputs), {output.name for output in window.outputs}
     for written, output in zip(query.outputs, window.outputs, strict=True):
         value = _VALUE.fullmatch(output.expression)
         if value is None and _VALUE.search(output.expression):
             message = "The error of a value that is computed from aggregates has no bound. Select the aggregates themselves."
-            raise written.clause.error(UnsupportedError, message, 0, len(written.clause.text))
+            raise written.clause.error(UnsupportedError, message)
         if value is not None:
             name = free_name(f"{output.name}_bound", taken)
             taken.add(name)

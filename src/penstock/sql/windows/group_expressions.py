@@ -104,7 +104,7 @@ class GroupExpressions:
                 window, position = read_window(clause, tokens, position)
                 if self._window is None or window.identity != self._window.identity:
                     message = _differs(window, self._window)
-                    raise window.clause.error(UnsupportedError, message, 0, len(window.clause.text))
+                    raise window.clause.error(UnsupportedError, message)
                 replaced.append((start, tokens[position - 1].end + 1, WINDOW_NAME))
                 continue
             alias = None if column is None or column.is_qualified else aliases.get(column.name.upper())
@@ -192,13 +192,12 @@ def columns_of(clause: Clause, allowed: str = ALLOWED_WINDOW) -> dict[int, Colum
     for node in parse_tree(clause).walk():
         if isinstance(node, exp.Query):
             message = f"A subquery is not supported yet; make it a view, or JOIN the static table. {allowed}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, message)
         if not isinstance(node, exp.Column):
             continue
         first, last = node.parts[0], node.parts[-1]
         if isinstance(last, exp.Star):
-            message = f"`*` is not supported here. Name the columns. {allowed}"
-            raise clause.error(UnsupportedError, message, 0, len(clause.text))
+            raise clause.error(UnsupportedError, f"`*` is not supported here. Name the columns. {allowed}")
         end = first.meta["end"] + 1
         qualified = clause.is_qualified(first.meta["start"])
         found[first.meta["start"]] = Column(first.name, end, last.meta["end"] + 1, qualified)

@@ -25,11 +25,10 @@ def users_result(
     place = call.clause
     if not known.arity.allows(len(arguments)):
         message = f"Your aggregate {known.name} takes {known.arity}, not {len(arguments)}."
-        raise place.error(TypeMismatchError, message, 0, len(place.text))
+        raise place.error(TypeMismatchError, message)
     for argument in arguments:
         if pa.types.is_null(argument):
-            message = "An argument is NULL in every tuple: CAST it to a type."
-            raise place.error(TypeMismatchError, message, 0, len(place.text))
+            raise place.error(TypeMismatchError, "An argument is NULL in every tuple: CAST it to a type.")
         if argument == pa.month_day_nano_interval():
             raise uncompared(place, argument, "An argument")
     return known.type
@@ -39,4 +38,4 @@ def uncompared(place: Clause, kind: pa.DataType, what: str) -> UnsupportedError:
     """The refusal of a key or an argument whose values Penstock does not compare as Spark does; `what` names it."""
     collated = ", its collation being another than binary" if pa.types.is_string(kind) else ""
     message = f"{what} of type {spark_name(kind)} is not supported here{collated}."
-    return place.error(UnsupportedError, message, 0, len(place.text))
+    return place.error(UnsupportedError, message)

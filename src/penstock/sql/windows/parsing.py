@@ -140,17 +140,17 @@ class _WindowParser:
         called = any(is_aggregate(tokens, position, self.users) for position in range(len(tokens)))
         if called or self.parts.group_by is not None or self.parts.having is not None:
             message = f"SELECT DISTINCT of aggregates or groups is not supported yet. {ALLOWED_RUNNING}"
-            raise distinct.error(UnsupportedError, message, 0, len(distinct.text))
+            raise distinct.error(UnsupportedError, message)
 
     def _check_item(self, item: Item) -> None:
         text = item.expression.text.strip()
         if text == "*":
             message = f"`*` is not supported in an aggregation. Name the columns. {ALLOWED_WINDOW}"
-            raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
+            raise item.clause.error(UnsupportedError, message)
         name = (item.alias or "").lower()
         if name in ("window", "session_window") and _window_alone(item.expression) != name:
             message = f"The name {name} is reserved for the window itself; choose another name."
-            raise item.clause.error(UnsupportedError, message, 0, len(item.clause.text))
+            raise item.clause.error(UnsupportedError, message)
 
     def _grouping(self, entry: Clause) -> _Grouping:
         """A grouping expression, or the item of the SELECT list that it names by alias or number."""
@@ -174,7 +174,7 @@ class _WindowParser:
             message = (
                 f"A number in GROUP BY must be the position of an item in the SELECT list, 1 to {len(items)}."
             )
-            raise entry.error(SqlError, message, 0, len(entry.text))
+            raise entry.error(SqlError, message)
         return items[int(number) - 1]
 
     def _window(self, groupings: list[_Grouping]) -> WindowCall | None:
@@ -187,8 +187,7 @@ class _WindowParser:
             while position < len(tokens):
                 refuse_call(clause, tokens, position)
                 if is_aggregate(tokens, position, self.users):
-                    message = "GROUP BY cannot use an aggregate."
-                    raise grouping.entry.error(SqlError, message, 0, len(grouping.entry.text))
+                    raise grouping.entry.error(SqlError, "GROUP BY cannot use an aggregate.")
                 if not is_window(tokens, position):
                     position += 1
                     continue
@@ -196,7 +195,7 @@ class _WindowParser:
                 if position or end < len(tokens):
                     allowed = ALLOWED_WINDOW if call.gap is None else ALLOWED_SESSION
                     message = f"GROUP BY needs the window itself, not an expression of it. {allowed}"
-                    raise call.clause.error(UnsupportedError, message, 0, len(call.clause.text))
+                    raise call.clause.error(UnsupportedError, message)
                 found.setdefault(call.identity, call)
                 groupings.remove(grouping)
                 position = end
@@ -205,8 +204,7 @@ class _WindowParser:
         first, *others = found.values()
         for other in others:
             allowed = ALLOWED_WINDOW if first.gap is None else ALLOWED_SESSION
-            message = f"GROUP BY allows one window only. {allowed}"
-            raise other.clause.error(UnsupportedError, message, 0, len(other.clause.text))
+            raise other.clause.error(UnsupportedError, f"GROUP BY allows one window only. {allowed}")
         return first
 
     def _keys(self, groupings: list[_Grouping]) -> tuple[Key, ...]:
@@ -219,12 +217,9 @@ class _WindowParser:
                 message = "A grouping key without a column is not supported; remove it."
                 if clause.text.strip() == "*":
                     message = "SELECT DISTINCT * is not supported yet. Name the columns."
-                raise grouping.entry.error(UnsupportedError, message, 0, len(grouping.entry.text))
-            start = tokens[0].start
-            expression = clause.text[start : tokens[-1].end + 1]
-            place = Clause(expression, clause.script, clause.start + start)
-            key = Key(expression, key_name(len(found)), place)
-            found.setdefault(spelling(tokens), key)
+                raise grouping.entry.error(UnsupportedError, message)
+            place = clause.part(tokens[0].start, tokens[-1].end + 1)
+            found.setdefault(spelling(tokens), Key(place.text, key_name(len(found)), place))
         return tuple(found.values())
 
 
@@ -238,7 +233,7 @@ def _refuse_mixed(calls: Sequence[AggregateCall]) -> None:
             f"A view cannot mix your aggregate {users[0].clause.text} with built-in aggregates. Move one of them to another "
             "view."
         )
-        raise place.error(UnsupportedError, message, 0, len(place.text))
+        raise place.error(UnsupportedError, message)
 
 
 def _tokens(clause: Clause) -> list[Token]:

@@ -105,11 +105,9 @@ def kept_types(calls: Iterable[tuple[AggregateCall, Sequence[pa.DataType]]]) -> 
         kind = types[0] if types else PLACE_TYPE
         place = call.clause
         if pa.types.is_null(kind):
-            message = "This is NULL in every tuple: CAST it to a type."
-            raise place.error(TypeMismatchError, message, 0, len(place.text))
+            raise place.error(TypeMismatchError, "This is NULL in every tuple: CAST it to a type.")
         if kind == pa.month_day_nano_interval():
-            message = f"A column of type {spark_name(kind)} is not supported here."
-            raise place.error(UnsupportedError, message, 0, len(place.text))
+            raise place.error(UnsupportedError, f"A column of type {spark_name(kind)} is not supported here.")
         found.append(kind)
     return found
 

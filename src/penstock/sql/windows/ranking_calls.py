@@ -68,8 +68,7 @@ def _read_call(clause: Clause, tokens: Sequence[Token], position: int, end: int)
     """The call at a position, whose arguments end at `end`, and the position behind it."""
 
     def written(first: int, last: int) -> Clause:
-        start, stop = tokens[first].start, tokens[last - 1].end + 1
-        return Clause(clause.text[start:stop], clause.script, clause.start + start)
+        return clause.part(tokens[first].start, tokens[last - 1].end + 1)
 
     function = tokens[position].text.lower()
     whole = written(position, end)
@@ -130,7 +129,7 @@ def _ordered(
         last -= 1
     clause = written(first, last) if last > first else written(*entry)
     if last == first:
-        raise clause.error(SqlError, "Expected an expression here.", 0, len(clause.text))
+        raise clause.error(SqlError, "Expected an expression here.")
     return OrderEntry(clause.text, is_descending, not is_descending if nulls is None else nulls, clause)
 
 
@@ -147,15 +146,13 @@ def _entries(tokens: Sequence[Token], first: int, last: int, whole: Clause) -> l
             begun = position + 1
     found.append((begun, last))
     if any(begin == end for begin, end in found):
-        raise whole.error(
-            SqlError, "An expression is missing between commas, or before the end.", 0, len(whole.text)
-        )
+        raise whole.error(SqlError, "An expression is missing between commas, or before the end.")
     return found
 
 
 def refused(clause: Clause, message: str) -> UnsupportedError:
     """A refusal that says what is allowed."""
-    return clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}", 0, len(clause.text))
+    return clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}")
 
 
 def outer_tokens(tokens: Sequence[Token]) -> list[Token]:

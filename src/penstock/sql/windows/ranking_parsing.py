@@ -280,9 +280,7 @@ class _Scope:
         """The names that stand for something else, where they are written."""
         columns = columns_of(clause, ALLOWED_RANKING)
         return tuple(
-            Clause(clause.text[start : each.end], clause.script, clause.start + start)
-            for start, each in columns.items()
-            if self._stands_for_other(each)
+            clause.part(start, each.end) for start, each in columns.items() if self._stands_for_other(each)
         )
 
     def _stands_for_other(self, column: Column) -> bool:

@@ -38,7 +38,7 @@ def selected_from(below: WindowQuery, selection: SelectQuery) -> WindowQuery:
         if output.expression == "*":
             place = selection.source_clause
             message = f"{selection.source} is a ranking with `*` in its SELECT list; a selection over it needs names. Name its columns there."
-            raise place.error(UnsupportedError, message, 0, len(place.text))
+            raise place.error(UnsupportedError, message)
     over = Over(below)
     outputs: list[GroupExpression] = []
     if selection.projection is None:
