@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.scope import Column, Expression
 from penstock.sql.text.intervals import UNIT_MICROSECONDS, microseconds_of
-from penstock.sql.text.lexing import token_kinds, tokenize
+from penstock.sql.text.lexing import in_parentheses, token_kinds, tokenize
 from penstock.sql.text.literals import time_zone
 
 _DAY = UNIT_MICROSECONDS["day"]
@@ -132,8 +132,8 @@ class EventTimes:
             if depth == 0 and position and kind in (TokenType.PLUS, TokenType.DASH):
                 operator = operator if kinds[position - 1] in _BEFORE_SIGNS else position
         if operator is None:
-            inside = _in_parentheses(tokens)
-            return None if inside is None else self._sum(expression.part(*inside))
+            inside = tokens[0].end + 1, tokens[-1].start
+            return self._sum(expression.part(*inside)) if in_parentheses(tokens) else None
         left = self._sum(expression.part(0, tokens[operator].start))
         right = self._sum(expression.part(tokens[operator].end + 1, len(expression.clause.text)))
         if left is None or right is None:
@@ -183,13 +183,3 @@ def offsets(zone: str) -> tuple[int, int]:
     moments = (datetime(1840, 1, 1, tzinfo=UTC) + timedelta(days=day) for day in range(0, 200 * 366, 2))
     found = {moment.astimezone(clock).utcoffset() or timedelta() for moment in moments}
     return min(found) // timedelta(microseconds=1), max(found) // timedelta(microseconds=1)
-
-
-def _in_parentheses(tokens: list[Token]) -> tuple[int, int] | None:
-    """The place of what stands in the parentheses around a text, if there are any."""
-    depth = 0
-    for position, token in enumerate(tokens):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0:
-            return (tokens[0].end + 1, token.start) if position == len(tokens) - 1 > 0 else None
-    return None

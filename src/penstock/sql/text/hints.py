@@ -13,6 +13,7 @@ from penstock.plan.deadlines import LossConstraint
 from penstock.plan.slack import SLACK_POLICIES, SlackChoice
 from penstock.plan.windows import ErrorBound
 from penstock.sql.text.intervals import microseconds_of
+from penstock.sql.text.lexing import arguments as arguments_of
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import number, string
 
@@ -102,9 +103,10 @@ def parse_hints(script: str, token: Token) -> Hints:
         name = tokens[position].text.upper()
         first = position
         position += 1
-        arguments: list[str] = []
+        given: list[str] = []
         if position < len(tokens) and tokens[position].token_type is TokenType.L_PAREN:
-            arguments, position = _arguments(text, tokens, position)
+            ranges, position = arguments_of(tokens, position)
+            given = [text[tokens[begin].start : tokens[end - 1].end + 1] for begin, end in ranges]
         if name not in _SPARKS:
             start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
             if name not in _READERS:
@@ -113,7 +115,7 @@ def parse_hints(script: str, token: Token) -> Hints:
             if name in found:
                 raise SqlError(f"{name} is given twice.", script, start, end)
             try:
-                found[name] = _READERS[name](arguments)
+                found[name] = _READERS[name](given)
             except ValueError as error:
                 raise SqlError(f"{name}: {error}", script, start, end) from None
             places[name] = start, end
@@ -132,23 +134,6 @@ def parse_hints(script: str, token: Token) -> Hints:
         places,
         refresh if isinstance(refresh, float) else None,
     )
-
-
-def _arguments(text: str, tokens: list[Token], opening: int) -> tuple[list[str], int]:
-    """The texts between commas in parentheses, and the position after them."""
-    arguments: list[str] = []
-    depth = 0
-    begun = opening + 1
-    for position in range(opening, len(tokens)):
-        kind = tokens[position].token_type
-        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-        if depth == 0 or (depth == 1 and kind is TokenType.COMMA):
-            if begun < position:
-                arguments.append(text[tokens[begun].start : tokens[position - 1].end + 1])
-            begun = position + 1
-        if depth == 0:
-            return arguments, position + 1
-    return arguments, len(tokens)
 
 
 def _max_error(arguments: list[str]) -> MaxError:

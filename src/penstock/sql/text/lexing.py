@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -298,6 +298,28 @@ def is_call(tokens: Sequence[Token], position: int) -> bool:
     )
 
 
+def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """The tokens that are in no brackets, the brackets around others among them, and their places."""
+    depth = 0
+    for position, token in enumerate(tokens):
+        depth -= token.token_type in _CLOSING
+        if depth == 0:
+            yield position, token
+        depth += token.token_type in _OPENING
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int | None:
+    """Where the bracket at a place is closed; None: nowhere."""
+    following = (opening + place for place, _ in outer(tokens[opening:]) if place)
+    return next(following, None)
+
+
+def ranges(tokens: Sequence[Token], first: int, last: int) -> list[tuple[int, int]]:
+    """The places between the commas from one token up to another, brackets left alone."""
+    commas = [first + at for at, token in outer(tokens[first:last]) if token.token_type is TokenType.COMMA]
+    return list(zip([first, *(comma + 1 for comma in commas)], [*commas, last], strict=True))
+
+
 def arguments(tokens: Sequence[Token], opening: int) -> tuple[list[tuple[int, int]], int]:
     """Token ranges between the commas in parentheses, and the position after the closing one.
 
@@ -305,18 +327,57 @@ def arguments(tokens: Sequence[Token], opening: int) -> tuple[list[tuple[int, in
         tokens: those of a text whose parentheses are balanced.
         opening: position of the opening parenthesis.
     """
-    found: list[tuple[int, int]] = []
-    depth, first = 0, opening + 1
-    for position in range(opening, len(tokens)):
-        kind = tokens[position].token_type
-        depth += (kind in _OPENING) - (kind in _CLOSING)
-        if depth == 0 or (depth == 1 and kind is TokenType.COMMA):
-            if first < position:
-                found.append((first, position))
-            first = position + 1
-        if depth == 0:
-            return found, position + 1
-    return found, len(tokens)
+    end = closing(tokens, opening)
+    found = ranges(tokens, opening + 1, end) if end else ranges(tokens, opening + 1, len(tokens))[:-1]
+    return [each for each in found if each[0] < each[1]], end + 1 if end else len(tokens)
+
+
+def parentheses_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the parentheses that stand in FROM; None: something else does."""
+    source = next((at + 1 for at, token in outer(tokens) if token.token_type is TokenType.FROM), len(tokens))
+    if source >= len(tokens) or tokens[source].token_type is not TokenType.L_PAREN:
+        return None
+    end = closing(tokens, source)
+    return None if end is None else (source, end)
+
+
+def query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
+    """The places of the parentheses of a query in FROM."""
+    place = parentheses_in_from(tokens)
+    return None if place is None or tokens[place[0] + 1].token_type is not TokenType.SELECT else place
+
+
+def single_name(text: str) -> str | None:
+    """The name in upper case that is all of a text, parentheses apart."""
+    tokens = without_parentheses(tokenize(text))
+    name = name_of(tokens[0]) if len(tokens) == 1 else None
+    return None if name is None else name.upper()
+
+
+def own_name(tokens: Sequence[Token]) -> str | None:
+    """The name that Spark gives a column or field without an alias; None for other expressions."""
+    is_path = len(tokens) % 2 == 1 and all(token.token_type is TokenType.DOT for token in tokens[1::2])
+    names = [name_of(token) for token in tokens[::2]]
+    return names[-1] if is_path and None not in names else None
+
+
+def in_parentheses(tokens: Sequence[Token]) -> bool:
+    """Whether the first and the last token are a pair of parentheses."""
+    return (
+        bool(tokens) and tokens[0].token_type is TokenType.L_PAREN and closing(tokens, 0) == len(tokens) - 1
+    )
+
+
+def without_parentheses(tokens: list[Token]) -> list[Token]:
+    """The tokens of an expression without parentheses around all of it."""
+    while in_parentheses(tokens):
+        tokens = tokens[1:-1]
+    return tokens
+
+
+def spelled(expression: str) -> tuple[str, ...]:
+    """How an expression is spelled, without parentheses around it."""
+    return spelling(without_parentheses(tokenize(expression)))
 
 
 def ended(text: str) -> str:

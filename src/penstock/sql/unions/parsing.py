@@ -8,6 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.lexing import in_parentheses, outer, parentheses_in_from
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import UnionQuery, union_name
 
@@ -24,12 +25,7 @@ def is_union(tokens: Sequence[Token]) -> bool:
 
 def bare_query(tokens: Sequence[Token]) -> Sequence[Token]:
     """The tokens of a query without parentheses around all of it."""
-    while (
-        tokens
-        and tokens[0].token_type is TokenType.L_PAREN
-        and closing(tokens, 0) == len(tokens) - 1
-        and _begins_query(tokens[1:])
-    ):
+    while in_parentheses(tokens) and _begins_query(tokens[1:]):
         tokens = tokens[1:-1]
     return tokens
 
@@ -79,15 +75,8 @@ def parse_union(
 
 def union_in_from(tokens: Sequence[Token]) -> Place | None:
     """Where FROM has a UNION ALL in parentheses; None where it has something else."""
-    depth = 0
-    for position, token in enumerate(tokens[:-1]):
-        depth += _nesting(token)
-        if depth == 0 and token.token_type is TokenType.FROM:
-            if tokens[position + 1].token_type is not TokenType.L_PAREN:
-                return None
-            end = closing(tokens, position + 1)
-            return (position + 1, end) if end and is_union(tokens[position + 2 : end]) else None
-    return None
+    place = parentheses_in_from(tokens)
+    return place if place and is_union(tokens[place[0] + 1 : place[1]]) else None
 
 
 def named_in_from(
@@ -112,32 +101,14 @@ def whole(script: str, tokens: Sequence[Token]) -> Clause:
     return Clause(script[tokens[0].start : tokens[-1].end + 1], script, tokens[0].start)
 
 
-def closing(tokens: Sequence[Token], place: int) -> int | None:
-    """Where the parenthesis at a place is closed; None: nowhere."""
-    depth = 0
-    for position in range(place, len(tokens)):
-        depth += _nesting(tokens[position])
-        if depth == 0:
-            return position
-    return None
-
-
 def _unions(tokens: Sequence[Token]) -> Iterator[int]:
     """Where UNION stands between the branches of a query."""
     if not _begins_query(tokens):
         return
-    depth = 0
-    for position, token in enumerate(tokens):
-        depth += _nesting(token)
-        if depth == 0 and token.token_type is TokenType.UNION:
-            yield position
+    yield from (position for position, token in outer(tokens) if token.token_type is TokenType.UNION)
 
 
 def _begins_query(tokens: Sequence[Token]) -> bool:
     """Whether a query begins here, behind parentheses."""
     kinds = (token.token_type for token in tokens if token.token_type is not TokenType.L_PAREN)
     return next(kinds, None) is TokenType.SELECT
-
-
-def _nesting(token: Token) -> int:
-    return (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

@@ -15,10 +15,9 @@ from penstock.plan.rankings import PLACE_TYPE, RankedPlan
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import AggregateCall
-from penstock.sql.windows.group_expressions import without_parentheses
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -174,9 +173,9 @@ class WindowBinder:
         if query.below is None or any(output.is_star for output in below):
             visible |= self._columns.keys()
         ranking = query.ranking
-        keys = {_single_name(key.clause.text) for key in query.keys} if ranking is None else set()
+        keys = {single_name(key.clause.text) for key in query.keys} if ranking is None else set()
         for entry in query.group_by if ranking is None else ranking.aliases:
-            name = _single_name(entry.text) if not entry.is_qualified() else None
+            name = single_name(entry.text) if not entry.is_qualified() else None
             if name is not None and name in visible and name not in keys:
                 message = (
                     "This is also the name of a source column, and Spark takes that column. Rename the alias."
@@ -309,7 +308,7 @@ class WindowBinder:
         names: dict[_Used, str] = {}
         needed: dict[str, _Used] = {}
         for each in used:
-            column = self._columns.get(_single_name(each.expression) or "") if each.cast is None else None
+            column = self._columns.get(single_name(each.expression) or "") if each.cast is None else None
             if column is not None:
                 names[each] = column
             else:
@@ -377,10 +376,3 @@ def _widened(kind: pa.DataType, wider: pa.DataType) -> bool:
 def _bare(kind: pa.DataType) -> str:
     """A type without what it says about NULLs."""
     return str(kind).replace(" not null", "")
-
-
-def _single_name(text: str) -> str | None:
-    """The name in upper case that is all of a text, parentheses apart."""
-    tokens = without_parentheses(tokenize(text))
-    name = name_of(tokens[0]) if len(tokens) == 1 else None
-    return None if name is None else name.upper()

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, tokenize
+from penstock.sql.text.lexing import in_parentheses, is_call, name_of, tokenize, without_parentheses
 from penstock.sql.text.parts import ALLOWED_OVER_A_WINDOW, ALLOWED_SESSION
-from penstock.sql.windows.group_expressions import in_parentheses, without_parentheses
 from penstock.sql.windows.query import WINDOW_NAME, Beneath, BeneathJoin, WindowQuery
 from penstock.sql.windows.selections import Over
 

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UngroupedError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, parse_expression, spelling, tokenize
+from penstock.sql.text.lexing import is_call, name_of, parse_expression, spelled, spelling, tokenize
 from penstock.sql.text.parts import ALLOWED_SESSION, ALLOWED_WINDOW, parse_tree
 from penstock.sql.windows.aggregate_calls import (
     ALLOWED_AGGREGATES,
@@ -228,28 +228,6 @@ def refuse_call(
         what = "A window function (OVER) is not supported yet"
     if what is not None:
         raise clause.error(UnsupportedError, f"{what}. {allowed}", token.start, token.end + 1)
-
-
-def without_parentheses(tokens: list[Token]) -> list[Token]:
-    """The tokens of an expression without parentheses around all of it."""
-    while in_parentheses(tokens):
-        tokens = tokens[1:-1]
-    return tokens
-
-
-def spelled(expression: str) -> tuple[str, ...]:
-    """How an expression is spelled, without parentheses around it."""
-    return spelling(without_parentheses(tokenize(expression)))
-
-
-def in_parentheses(tokens: Sequence[Token]) -> bool:
-    """Whether the first and the last token are a pair of parentheses."""
-    depth = 0
-    for number, token in enumerate(tokens):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0:
-            return number == len(tokens) - 1 and number > 0
-    return False
 
 
 def _differs(call: WindowCall, grouped: WindowCall | None) -> str:

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ALL_TIME
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import name_of, spelling, tokenize
+from penstock.sql.text.lexing import name_of, own_name, spelling, tokenize, without_parentheses
 from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
 from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
@@ -18,7 +18,6 @@ from penstock.sql.windows.group_expressions import (
     GroupExpressions,
     columns_of,
     refuse_call,
-    without_parentheses,
 )
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
@@ -75,7 +74,7 @@ class _WindowParser:
         for item in parts.items:
             self._check_item(item)
             expression = rewriter.rewrite(item.expression, aliases)
-            name = item.alias or _own_name(item.expression)
+            name = item.alias or _window_alone(item.expression) or own_name(_tokens(item.expression))
             outputs.append(GroupExpression(expression, name, item.clause))
             operand = expression if expression.isidentifier() else f"({expression})"
             if item.alias is not None:
@@ -247,15 +246,3 @@ def _window_alone(clause: Clause) -> str | None:
         return None
     call, end = read_window(clause, tokens, 0)
     return call.name if end == len(tokens) else None
-
-
-def _own_name(clause: Clause) -> str | None:
-    """The name that Spark gives a column, field or window without an alias; None for other expressions."""
-    if (window := _window_alone(clause)) is not None:
-        return window
-    tokens = _tokens(clause)
-    names = tokens[::2]
-    dots = tokens[1::2]
-    if any(dot.token_type is not TokenType.DOT for dot in dots) or len(tokens) % 2 == 0:
-        return None
-    return name_of(tokens[-1]) if all(name_of(token) is not None for token in names) else None

@@ -12,10 +12,9 @@ from penstock.plan.rankings import KEPT, PLACE_TYPE, ROW_NUMBER, OrderKey, Ranke
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import WindowPlan
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import quote
+from penstock.sql.text.lexing import quote, spelled
 from penstock.sql.text.query import Output
 from penstock.sql.windows.aggregate_calls import AggregateCall
-from penstock.sql.windows.group_expressions import spelled
 from penstock.sql.windows.query import (
     GroupExpression,
     Key,

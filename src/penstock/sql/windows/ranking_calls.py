@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.rankings import RANKINGS
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
+from penstock.sql.text.lexing import arguments, is_call, outer, query_in_from, ranges, spelling, tokenize
 from penstock.sql.windows.query import OrderEntry
 
 ALLOWED_RANKING = (
@@ -135,16 +135,7 @@ def _ordered(
 
 def _entries(tokens: Sequence[Token], first: int, last: int, whole: Clause) -> list[tuple[int, int]]:
     """Token ranges between commas."""
-    found, depth, begun = [], 0, first
-    for position in range(first, last):
-        kind = tokens[position].token_type
-        depth += (kind in (TokenType.L_PAREN, TokenType.L_BRACKET)) - (
-            kind in (TokenType.R_PAREN, TokenType.R_BRACKET)
-        )
-        if depth == 0 and kind is TokenType.COMMA:
-            found.append((begun, position))
-            begun = position + 1
-    found.append((begun, last))
+    found = ranges(tokens, first, last)
     if any(begin == end for begin, end in found):
         raise whole.error(SqlError, "An expression is missing between commas, or before the end.")
     return found
@@ -155,41 +146,13 @@ def refused(clause: Clause, message: str) -> UnsupportedError:
     return clause.error(UnsupportedError, f"{message} {ALLOWED_RANKING}")
 
 
-def outer_tokens(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens that are in no parentheses."""
-    found, depth = [], 0
-    for token in tokens:
-        depth -= token.token_type is TokenType.R_PAREN
-        if depth == 0:
-            found.append(token)
-        depth += token.token_type is TokenType.L_PAREN
-    return found
-
-
-def query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
-    """The places of the parentheses of a query in FROM."""
-    depth, opened, is_from = 0, -1, False
-    for position, token in enumerate(tokens):
-        depth -= token.token_type is TokenType.R_PAREN
-        if depth == 0 and opened >= 0:
-            return opened, position
-        if depth == 0 and is_from:
-            following = tokens[position + 1].token_type if position + 1 < len(tokens) else None
-            if token.token_type is not TokenType.L_PAREN or following is not TokenType.SELECT:
-                return None
-            opened = position
-        is_from = depth == 0 and token.token_type is TokenType.FROM
-        depth += token.token_type is TokenType.L_PAREN
-    return None
-
-
 def groups_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of the parentheses of a query in FROM that groups, of the query or of the one in its FROM that ranks."""
     place = query_in_from(tokens)
     if place is None:
         return None
     own = tokens[place[0] + 1 : place[1]]
-    kinds = {token.token_type for token in outer_tokens(own)}
+    kinds = {token.token_type for _, token in outer(own)}
     if not kinds.isdisjoint((TokenType.OVER, TokenType.QUALIFY)):
         inner = groups_in_from(own)
         return None if inner is None else (place[0] + 1 + inner[0], place[0] + 1 + inner[1])

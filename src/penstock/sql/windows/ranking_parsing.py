@@ -15,7 +15,9 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.lexing import (
     enclosed,
-    name_of,
+    outer,
+    own_name,
+    query_in_from,
     quote,
     spelling,
     tokenize,
@@ -36,8 +38,6 @@ from penstock.sql.windows.ranking_calls import (
     ALLOWED_RANKING,
     PLACE,
     RankingCall,
-    outer_tokens,
-    query_in_from,
     refused,
     without_calls,
 )
@@ -55,11 +55,11 @@ _RANKED = "__penstock_ranked"
 
 def is_ranking(tokens: Sequence[Token]) -> bool:
     """Whether a query ranks tuples by itself, or has a query in FROM that does."""
-    if any(token.token_type is TokenType.QUALIFY for token in outer_tokens(tokens)):
+    if any(token.token_type is TokenType.QUALIFY for _, token in outer(tokens)):
         return True
     place = query_in_from(tokens)
     return place is not None and any(
-        token.token_type is TokenType.OVER for token in outer_tokens(tokens[place[0] + 1 : place[1]])
+        token.token_type is TokenType.OVER for _, token in outer(tokens[place[0] + 1 : place[1]])
     )
 
 
@@ -215,7 +215,7 @@ class _Qualified(_Ranking):
         _refuse_join(script, tokens)
         self._parts = split_query(script, tokens[: places[0]])
         self._condition = tokens[places[0] + 1 :]
-        for token in outer_tokens(self._condition):
+        for _, token in outer(self._condition):
             if token.token_type in UNSUPPORTED:
                 message = f"{UNSUPPORTED[token.token_type]} is not supported yet. {ALLOWED_RANKING}"
                 raise UnsupportedError(message, script, token.start, token.end + 1)
@@ -269,7 +269,7 @@ class _Scope:
         """Of what a query in FROM puts out."""
         names, stars = {}, list[tuple[str, str | None]]()
         for item, text in items:
-            own = item.alias or _own_name(item.expression)
+            own = item.alias or own_name(tokenize(item.expression.text))
             expression = text.text.strip()
             stars.append((expression, own))
             if own is not None:
@@ -322,7 +322,7 @@ def _outputs(item: Item, scope: _Scope, kept: KeptColumns) -> list[GroupExpressi
             raise refused(item.clause, "An aggregate over a ranking is not supported yet.")
     # an alias is not visible in the list that makes it
     visible = scope if scope.stars is not None else _Scope({}, is_open=True)
-    name = item.alias or _own_name(item.expression)
+    name = item.alias or own_name(tokenize(item.expression.text))
     return [GroupExpression(_over_tuples(item.expression, visible, kept), name, item.clause)]
 
 
@@ -354,14 +354,6 @@ def _keys(call: RankingCall) -> tuple[Key, ...]:
     return tuple(found.values())
 
 
-def _own_name(clause: Clause) -> str | None:
-    """The name that Spark gives a column or field without an alias; None for other expressions."""
-    tokens = tokenize(clause.text)
-    is_path = len(tokens) % 2 == 1 and all(token.token_type is TokenType.DOT for token in tokens[1::2])
-    names = [name_of(token) for token in tokens[::2]]
-    return names[-1] if is_path and None not in names else None
-
-
 def _check_hints(hints: Hints, script: str, *, is_one_row: bool, has_keys: bool) -> None:
     for name, place in hints.places.items():
         if name in _OF_WINDOWS:
@@ -388,7 +380,7 @@ def _refuse_groups(parts: Parts, message: str = _GROUPED) -> None:
 
 
 def _refuse_join(script: str, tokens: Sequence[Token]) -> None:
-    for token in outer_tokens(tokens):
+    for _, token in outer(tokens):
         if token.token_type is TokenType.JOIN:
             message = f"A ranking of a join in one text is not supported yet. Make the join a view, and rank its rows. {ALLOWED_RANKING}"
             raise UnsupportedError(message, script, token.start, token.end + 1)
