@@ -302,7 +302,7 @@ def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
     """The tokens that are in no brackets, the brackets around others among them, and their places."""
     depth = 0
     for position, token in enumerate(tokens):
-        depth -= token.token_type in _CLOSING
+        depth = max(0, depth - (token.token_type in _CLOSING))
         if depth == 0:
             yield position, token
         depth += token.token_type in _OPENING
