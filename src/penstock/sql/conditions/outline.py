@@ -9,12 +9,10 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.sql.conditions.nodes import Condition, Holds, Is, Junction, Not, Operand, operands, render
 from penstock.sql.conditions.parsing import parse_condition
-from penstock.sql.text.lexing import token_kinds, tokenize
+from penstock.sql.text.lexing import NESTING, token_kinds, tokenize
 
 #: the values that a condition may have
 TRUTHS: frozenset[bool | None] = frozenset({True, False, None})
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +98,8 @@ def _cases(operand: Operand) -> Iterator[Outline]:
         return
     depth, begun = 0, 0
     for token, kind in zip(tokens, kinds, strict=True):
-        if kind in _OPENING:
-            depth += 1
-        elif kind in _CLOSING:
-            depth -= 1
-        elif depth == 1 and kind is TokenType.WHEN:
+        depth += NESTING.get(kind, 0)
+        if depth == 1 and kind is TokenType.WHEN:
             begun = token.end + 1
         elif depth == 1 and kind is TokenType.THEN:
             yield outline(operand.text[begun : token.start].strip())

@@ -27,7 +27,7 @@ from penstock.sql.conditions.nodes import (
     Not,
     Operand,
 )
-from penstock.sql.text.lexing import token_kinds, tokenize
+from penstock.sql.text.lexing import COMPARISONS, NESTING, token_kinds, tokenize
 from penstock.sql.text.literals import (
     Kind,
     Literal,
@@ -38,45 +38,21 @@ from penstock.sql.text.literals import (
     strings,
 )
 
-_COMPARISONS = {
-    TokenType.EQ: "=",
-    TokenType.NEQ: "<>",
-    TokenType.LT: "<",
-    TokenType.LTE: "<=",
-    TokenType.GT: ">",
-    TokenType.GTE: ">=",
-    TokenType.NULLSAFE_EQ: "<=>",
-}
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
-_BOUNDARIES = {
-    *_COMPARISONS,
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.NOT,
-    TokenType.BETWEEN,
-    TokenType.IN,
-    TokenType.LIKE,
-    TokenType.ILIKE,
-    TokenType.RLIKE,
-    TokenType.IS,
-    TokenType.COMMA,
-    TokenType.ESCAPE,
-    TokenType.SEMICOLON,
-}
+_OPENING = frozenset(kind for kind, by in NESTING.items() if by > 0)
+_CLOSING = NESTING.keys() - _OPENING
 _WORDS: dict[TokenType, OneOf["LIKE", "ILIKE", "RLIKE"]] = {
     TokenType.LIKE: "LIKE",
     TokenType.ILIKE: "ILIKE",
     TokenType.RLIKE: "RLIKE",
 }
-_SUFFIXES = {
-    TokenType.NOT,
-    TokenType.BETWEEN,
-    TokenType.IN,
-    TokenType.LIKE,
-    TokenType.ILIKE,
-    TokenType.RLIKE,
-    TokenType.IS,
+#: what may follow the operand of a predicate, comparisons apart
+_SUFFIXES = {TokenType.NOT, TokenType.BETWEEN, TokenType.IN, TokenType.IS, *_WORDS}
+_BOUNDARIES = {*COMPARISONS, *_SUFFIXES} | {
+    TokenType.AND,
+    TokenType.OR,
+    TokenType.COMMA,
+    TokenType.ESCAPE,
+    TokenType.SEMICOLON,
 }
 _TYPED = {
     "DATE": Kind.DATE,
@@ -193,13 +169,9 @@ class _Parser:
         """Index of the token that closes the bracket at `opening`."""
         depth = 0
         for index in range(opening, len(self.tokens)):
-            kind = self.kinds[index]
-            if kind in _OPENING:
-                depth += 1
-            elif kind in _CLOSING:
-                depth -= 1
-                if depth == 0:
-                    return index
+            depth += NESTING.get(self.kinds[index], 0)
+            if depth == 0:
+                return index
         token = self.tokens[opening]
         raise SqlError("This parenthesis is not closed.", self.text, token.start, token.end + 1)
 
@@ -207,13 +179,13 @@ class _Parser:
         first = self.position
         left = self.operand()
         kind = self.kind()
-        operator = _COMPARISONS.get(kind) if kind else None
+        operator = COMPARISONS.get(kind) if kind else None
         if operator is None:
             return Holds(left, *self.span(first))
         self.position += 1
         right = self.operand()
-        if self.kind() in _COMPARISONS:
-            while self.kind() in _COMPARISONS:
+        if self.kind() in COMPARISONS:
+            while self.kind() in COMPARISONS:
                 self.position += 1
                 self.operand()
             return self._opaque(first)
@@ -328,7 +300,7 @@ class _Parser:
         """One `valueExpression` without comparison."""
         first = self.position
         kind = self.kind()
-        if kind is None or kind in _CLOSING or kind in (TokenType.COMMA, TokenType.SEMICOLON, *_COMPARISONS):
+        if kind is None or kind in _CLOSING or kind in (TokenType.COMMA, TokenType.SEMICOLON, *COMPARISONS):
             self.fail("Expected a column, literal or expression here.")
         while self.position < len(self.tokens):
             kind = self.kind()

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.sql.joins.query import JoinWord
+from penstock.sql.text.lexing import NESTING
 from penstock.sql.text.parts import UNSUPPORTED
 
-_OPENING = (TokenType.L_PAREN, TokenType.CASE)
-_CLOSING = (TokenType.R_PAREN, TokenType.END)
 #: what may stand behind an EXISTS that is a condition of its own
 _BEHIND = frozenset((TokenType.AND, TokenType.R_PAREN, TokenType.GROUP_BY, TokenType.HAVING, *UNSUPPORTED))
 #: by whether the test is negated
@@ -54,7 +53,7 @@ def existence_test(kinds: Sequence[TokenType], position: int) -> ExistenceTest |
         between = between or (depth == 0 and kind is TokenType.BETWEEN and not is_name)
         if depth == 0 and found is None and _begins(kinds, begun, number):
             opened = number + 1
-        depth += (kind in _OPENING) - (kind in _CLOSING)
+        depth += NESTING.get(kind, 0)
         if depth == 0 and opened is not None and number > opened:
             if number + 1 < len(kinds) and kinds[number + 1] not in _BEHIND:
                 return None

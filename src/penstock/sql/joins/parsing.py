@@ -14,7 +14,7 @@ from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWor
 from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, name_of, token_kinds
-from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, UNSUPPORTED, Item, parse_tree
+from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, Item, parse_tree
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
@@ -23,19 +23,7 @@ ALLOWED_JOIN = (
     f"At most {MOST_INPUTS} inputs."
 )
 
-#: words a join begins with
-_JOINS = {
-    TokenType.JOIN,
-    TokenType.INNER,
-    TokenType.LEFT,
-    TokenType.RIGHT,
-    TokenType.FULL,
-    TokenType.CROSS,
-    TokenType.NATURAL,
-    TokenType.SEMI,
-    TokenType.ANTI,
-    TokenType.ASOF,
-}
+_JOINS = JOINS | {TokenType.ASOF}
 #: what joins are called, and what to do instead
 _REFUSED_JOINS = {
     TokenType.CROSS: ("CROSS JOIN", "write JOIN ... ON with a condition on columns of both inputs"),

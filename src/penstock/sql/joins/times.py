@@ -13,12 +13,10 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.scope import Column, Expression
 from penstock.sql.text.intervals import UNIT_MICROSECONDS, microseconds_of
-from penstock.sql.text.lexing import in_parentheses, token_kinds, tokenize
+from penstock.sql.text.lexing import NESTING, in_parentheses, token_kinds, tokenize
 from penstock.sql.text.literals import time_zone
 
 _DAY = UNIT_MICROSECONDS["day"]
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 #: a sign after one of these belongs to the number behind it
 _BEFORE_SIGNS = (TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.INTERVAL)
 _INTERVAL = re.compile(r"INTERVAL\s+([^'\"]*('[^'\"]*')?[^'\"]*)", re.IGNORECASE)
@@ -128,7 +126,7 @@ class EventTimes:
         kinds = token_kinds(tokens)
         depth, operator = 0, None
         for position, kind in enumerate(kinds):
-            depth += (kind in _OPENING) - (kind in _CLOSING)
+            depth += NESTING.get(kind, 0)
             if depth == 0 and position and kind in (TokenType.PLUS, TokenType.DASH):
                 operator = operator if kinds[position - 1] in _BEFORE_SIGNS else position
         if operator is None:

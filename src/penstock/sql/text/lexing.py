@@ -27,6 +27,11 @@ _SPARK, _SPARK_WITH_PATHS = Spark(), _SparkWithPaths()
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+#: what brackets and CASE add to the depth, and their ends take away
+NESTING = {
+    **dict.fromkeys((*_OPENING, TokenType.CASE), 1),
+    **dict.fromkeys((*_CLOSING, TokenType.END), -1),
+}
 _PREFIXES = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 #: a cast `::`, and the word in the middle of AT TIME ZONE: like a subscript they make another operand of one
 _SUFFIXES = (TokenType.DCOLON, TokenType.TIME)
@@ -38,62 +43,32 @@ _SHALLOW = 20
 _CALLS = 100
 _QUOTES = {"'": "string", '"': "string", "`": "quoted name"}
 
-_COMPARISONS = {
-    TokenType.EQ,
-    TokenType.NEQ,
-    TokenType.LT,
-    TokenType.LTE,
-    TokenType.GT,
-    TokenType.GTE,
-    TokenType.NULLSAFE_EQ,
+#: comparisons, as Spark writes them
+COMPARISONS = {
+    TokenType.EQ: "=",
+    TokenType.NEQ: "<>",
+    TokenType.LT: "<",
+    TokenType.LTE: "<=",
+    TokenType.GT: ">",
+    TokenType.GTE: ">=",
+    TokenType.NULLSAFE_EQ: "<=>",
 }
 #: tokens after which an expression begins: END there is no end of a CASE, but a name
-_EXPECTING = _COMPARISONS | {
-    TokenType.CASE,
-    TokenType.WHEN,
-    TokenType.THEN,
-    TokenType.ELSE,
-    TokenType.L_PAREN,
-    TokenType.L_BRACKET,
-    TokenType.COMMA,
-    TokenType.DOT,
-    TokenType.ALIAS,
-    TokenType.SELECT,
-    TokenType.DISTINCT,
-    TokenType.WHERE,
-    TokenType.GROUP_BY,
-    TokenType.HAVING,
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.NOT,
-    TokenType.BETWEEN,
-    TokenType.LIKE,
-    TokenType.ILIKE,
-    TokenType.RLIKE,
-    TokenType.PLUS,
-    TokenType.DASH,
-    TokenType.STAR,
-    TokenType.SLASH,
-    TokenType.MOD,
-    TokenType.DIV,
-    TokenType.DPIPE,
-    TokenType.AMP,
-    TokenType.PIPE,
-    TokenType.CARET,
-    TokenType.TILDE,
-}
+_EXPECTING = (
+    {*COMPARISONS}
+    | {TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.L_PAREN, TokenType.L_BRACKET}
+    | {TokenType.COMMA, TokenType.DOT, TokenType.ALIAS, TokenType.SELECT, TokenType.DISTINCT, TokenType.WHERE}
+    | {TokenType.GROUP_BY, TokenType.HAVING, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN}
+    | {TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.PLUS, TokenType.DASH, TokenType.STAR}
+    | {TokenType.SLASH, TokenType.MOD, TokenType.DIV, TokenType.DPIPE, TokenType.AMP, TokenType.PIPE}
+    | {TokenType.CARET, TokenType.TILDE}
+)
 #: tokens that no expression begins with: CASE before them is a name
-_CONTINUING = _COMPARISONS | {
-    TokenType.AND,
-    TokenType.OR,
-    TokenType.IS,
-    TokenType.IN,
-    TokenType.BETWEEN,
-    TokenType.LIKE,
-    TokenType.COMMA,
-    TokenType.R_PAREN,
-    TokenType.FROM,
-}
+_CONTINUING = (
+    {*COMPARISONS}
+    | {TokenType.AND, TokenType.OR, TokenType.IS, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE}
+    | {TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM}
+)
 #: tokens behind which another operand begins, for sure: < and > enclose the types of a cast too
 _NEXT_OPERAND = _EXPECTING - {TokenType.LT, TokenType.GT}
 #: tokens behind which no join begins

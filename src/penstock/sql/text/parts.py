@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import is_call, name_of, parse_expression, token_kinds
+from penstock.sql.text.lexing import NESTING, is_call, name_of, parse_expression, token_kinds
 
 ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
@@ -39,8 +39,18 @@ ALLOWED_OVER_A_WINDOW = (
 )
 INSTEAD_OF_A_SUBQUERY = "make it a view, or JOIN the static table"
 
+#: words that a join begins with
+JOINS = {
+    TokenType.JOIN,
+    TokenType.INNER,
+    TokenType.LEFT,
+    TokenType.RIGHT,
+    TokenType.FULL,
+    TokenType.CROSS,
+} | {TokenType.NATURAL, TokenType.SEMI, TokenType.ANTI}
 #: clauses that no view may have, and what they are called
 UNSUPPORTED = {
+    **dict.fromkeys(JOINS, "JOIN"),
     TokenType.ORDER_BY: "ORDER BY",
     TokenType.SORT_BY: "SORT BY",
     TokenType.CLUSTER_BY: "CLUSTER BY",
@@ -50,15 +60,6 @@ UNSUPPORTED = {
     TokenType.UNION: "UNION",
     TokenType.INTERSECT: "INTERSECT",
     TokenType.EXCEPT: "EXCEPT",
-    TokenType.JOIN: "JOIN",
-    TokenType.CROSS: "JOIN",
-    TokenType.INNER: "JOIN",
-    TokenType.LEFT: "JOIN",
-    TokenType.RIGHT: "JOIN",
-    TokenType.FULL: "JOIN",
-    TokenType.NATURAL: "JOIN",
-    TokenType.SEMI: "JOIN",
-    TokenType.ANTI: "JOIN",
     TokenType.LATERAL: "LATERAL VIEW",
     TokenType.WINDOW: "WINDOW",
     TokenType.PIVOT: "PIVOT",
@@ -66,8 +67,6 @@ UNSUPPORTED = {
     TokenType.TABLE_SAMPLE: "TABLESAMPLE",
     TokenType.QUALIFY: "QUALIFY",
 }
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)
 #: the clauses after the source, in their order, and what each is made of
 _TAIL = {
     TokenType.WHERE: "a condition",
@@ -261,8 +260,7 @@ class Splitter:
 
     def _nesting(self) -> int:
         """1 where a bracket or CASE opens, -1 where it closes."""
-        kind = self.kinds[self.position]
-        return (kind in _OPENING) - (kind in _CLOSING)
+        return NESTING.get(self.kinds[self.position], 0)
 
     def _source(self) -> tuple[str, Clause, str | None]:
         if self._kind() is TokenType.L_PAREN:

@@ -45,56 +45,13 @@ ALLOWED_AGGREGATES = (
 
 #: Spark's other aggregate functions
 _OTHERS = frozenset(
-    [
-        "any_value",
-        "approx_top_k",
-        "array_agg",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-        "bitmap_and_agg",
-        "bitmap_construct_agg",
-        "bitmap_or_agg",
-        "bool_and",
-        "bool_or",
-        "collect_list",
-        "collect_set",
-        "corr",
-        "count_if",
-        "count_min_sketch",
-        "covar_pop",
-        "covar_samp",
-        "every",
-        "first",
-        "first_value",
-        "grouping",
-        "grouping_id",
-        "histogram_numeric",
-        "hll_sketch_agg",
-        "hll_union_agg",
-        "kurtosis",
-        "last",
-        "last_value",
-        "listagg",
-        "max_by",
-        "min_by",
-        "mode",
-        "percentile_cont",
-        "percentile_disc",
-        "regr_avgx",
-        "regr_avgy",
-        "regr_count",
-        "regr_intercept",
-        "regr_r2",
-        "regr_slope",
-        "regr_sxx",
-        "regr_sxy",
-        "regr_syy",
-        "skewness",
-        "string_agg",
-        "try_avg",
-        "try_sum",
-    ]
+    {"any_value", "approx_top_k", "array_agg", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg"}
+    | {"bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_list", "collect_set", "corr"}
+    | {"count_if", "count_min_sketch", "covar_pop", "covar_samp", "every", "first", "first_value", "grouping"}
+    | {"grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kurtosis", "last"}
+    | {"last_value", "listagg", "max_by", "min_by", "mode", "percentile_cont", "percentile_disc", "regr_avgx"}
+    | {"regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy"}
+    | {"regr_syy", "skewness", "string_agg", "try_avg", "try_sum"}
 )
 
 
