@@ -27,7 +27,8 @@ from penstock.sql.conditions.nodes import (
     Not,
     Operand,
 )
-from penstock.sql.text.lexing import COMPARISONS, NESTING, token_kinds, tokenize
+from penstock.sql.text.cursor import Cursor
+from penstock.sql.text.lexing import COMPARISONS, NESTING, tokenize
 from penstock.sql.text.literals import (
     Kind,
     Literal,
@@ -79,37 +80,18 @@ def parse_condition(text: str) -> Condition:
     return condition
 
 
-class _Parser:
+class _Parser(Cursor):
     """Recursive descent over a condition's tokens."""
 
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        self.text = text
-        self.tokens = tokens
-        self.kinds = token_kinds(tokens)
-        self.position = 0
-
-    def fail(self, message: str) -> SqlError:
+    def fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
+        """Raises a mistake here."""
         if self.position < len(self.tokens):
-            token = self.tokens[self.position]
-            raise SqlError(message, self.text, token.start, token.end + 1)
-        raise SqlError("The condition is incomplete.", self.text, self.tokens[-1].start, len(self.text))
-
-    def kind(self, ahead: int = 0) -> TokenType | None:
-        position = self.position + ahead
-        return self.kinds[position] if position < len(self.kinds) else None
-
-    def word(self) -> str:
-        return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
-
-    def accept(self, kind: TokenType) -> bool:
-        if self.kind() is not kind:
-            return False
-        self.position += 1
-        return True
+            raise super().fail(message, kind)
+        raise SqlError("The condition is incomplete.", self.script, self.tokens[-1].start, len(self.script))
 
     def expect(self, kind: TokenType, spelled: str) -> None:
         if not self.accept(kind):
-            self.fail(f"Expected {spelled} here.")
+            self.expected(spelled)
 
     def span(self, first: int) -> tuple[int, int]:
         """Place of the tokens from `first` up to here."""
@@ -160,7 +142,7 @@ class _Parser:
         if isinstance(inner, Holds) and inner.operand.literal is None and inner.operand.column is None:
             place = self.span(first)
             operand = Operand(
-                self.text[slice(*place)], *place, names=inner.operand.names, call=inner.operand.call
+                self.script[slice(*place)], *place, names=inner.operand.names, call=inner.operand.call
             )
             return Holds(operand, *place)
         return inner
@@ -173,7 +155,7 @@ class _Parser:
             if depth == 0:
                 return index
         token = self.tokens[opening]
-        raise SqlError("This parenthesis is not closed.", self.text, token.start, token.end + 1)
+        raise SqlError("This parenthesis is not closed.", self.script, token.start, token.end + 1)
 
     def _comparison(self) -> Condition:
         first = self.position
@@ -197,7 +179,7 @@ class _Parser:
         """What stands from `first` up to here, left to Spark as a whole."""
         place = self.span(first)
         names = tuple(token.text.upper() for token in self.tokens[first : self.position])
-        return Holds(Operand(self.text[slice(*place)], *place, names=names), *place)
+        return Holds(Operand(self.script[slice(*place)], *place, names=names), *place)
 
     def _suffixed(self, condition: Condition, first: int) -> Condition:
         negated = self.accept(TokenType.NOT)
@@ -224,7 +206,7 @@ class _Parser:
                 return self._like(kind, operand, first, negated=negated)
             case _:
                 self.position -= 1
-                self.fail("Expected BETWEEN, IN, LIKE, ILIKE or RLIKE here.")
+                self.expected("BETWEEN, IN, LIKE, ILIKE or RLIKE")
         return Not(predicate, *self.span(first)) if negated else predicate
 
     def _like(self, kind: TokenType, operand: Operand | None, first: int, *, negated: bool) -> Condition:
@@ -267,7 +249,7 @@ class _Parser:
             return same if negated else Not(same, *self.span(first))
         if word not in ("NULL", "TRUE", "FALSE", "UNKNOWN"):
             self.position -= 1
-            self.fail("Expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM here.")
+            self.expected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
         place = self.span(first)
         if word == "NULL" and operand is not None:
             result = IsNull(operand, *place)
@@ -291,7 +273,7 @@ class _Parser:
             raise UnsupportedError(
                 "A subquery is not supported yet; make it a view, or JOIN the static table. Allowed in a condition: "
                 "columns, literals and scalar functions of one stream.",
-                self.text,
+                self.script,
                 token.start,
                 token.end + 1,
             )
@@ -301,7 +283,7 @@ class _Parser:
         first = self.position
         kind = self.kind()
         if kind is None or kind in _CLOSING or kind in (TokenType.COMMA, TokenType.SEMICOLON, *COMPARISONS):
-            self.fail("Expected a column, literal or expression here.")
+            self.expected("a column, literal or expression")
         while self.position < len(self.tokens):
             kind = self.kind()
             if kind in _OPENING:
@@ -320,7 +302,7 @@ class _Parser:
         tokens = self.tokens[first:last]
         head = tokens[0]
         start, end = head.start, tokens[-1].end + 1
-        text = self.text[start:end]
+        text = self.script[start:end]
         if len(tokens) == 1:
             kind = head.token_type
             if kind is TokenType.NUMBER:

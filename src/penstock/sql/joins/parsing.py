@@ -13,8 +13,8 @@ from penstock.sql.joins.existence import ExistenceTest, existence_test
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
 from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, name_of, token_kinds
-from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, Item, parse_tree
+from penstock.sql.text.lexing import is_call, token_kinds
+from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, Item, parse_tree, refuse
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
@@ -50,11 +50,11 @@ _WORDS = {
 }
 _ABOVE = "make the join a view, and declare a window view over it"
 _REFUSED = {
-    exp.Query: f"A subquery is not supported yet; {INSTEAD_OF_A_SUBQUERY}",
-    exp.AggFunc: f"An aggregate function in a join view is not supported; {_ABOVE}",
-    exp.Window: "A window function is not supported yet",
-    exp.UDTF: "A function that returns several rows is not supported yet",
-    exp.Aliases: "A list of names is not supported yet",
+    exp.Query: f"A subquery is not supported yet; {INSTEAD_OF_A_SUBQUERY}. {ALLOWED_JOIN}",
+    exp.AggFunc: f"An aggregate function in a join view is not supported; {_ABOVE}. {ALLOWED_JOIN}",
+    exp.Window: f"A window function is not supported yet. {ALLOWED_JOIN}",
+    exp.UDTF: f"A function that returns several rows is not supported yet. {ALLOWED_JOIN}",
+    exp.Aliases: f"A list of names is not supported yet. {ALLOWED_JOIN}",
 }
 #: what ends a condition
 _ENDS = {
@@ -64,7 +64,6 @@ _ENDS = {
     TokenType.HAVING: "HAVING",
     TokenType.COMMA: "A list of tables",
 }
-_WINDOWS = {"window", "session_window", "window_time"}
 
 
 def is_join(tokens: Sequence[Token]) -> bool:
@@ -110,21 +109,18 @@ class _JoinSplitter(VersionSplitter):
             message = "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; a join view has none."
             raise SqlError(message, self.script, hints.start, hints.end)
         sources = [self._named()]
-        while (kind := self._kind()) in _JOINS or kind is TokenType.COMMA:
+        while (kind := self.kind()) in _JOINS or kind is TokenType.COMMA:
             sources.append(self._joined(sources))
         where = self._where(sources)
         return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
 
     def _named(self) -> JoinSource:
         """The name of an input and its alias."""
-        if self._kind() is TokenType.LATERAL:
+        if self.kind() is TokenType.LATERAL:
             raise self._unsupported("LATERAL")
         source, clause, alias = self._source()
         if alias is None and self.tokens[self.position - 1].token_type is TokenType.ALIAS:
-            alias = name_of(self.tokens[self.position]) if self._kind() else None
-            if alias is None:
-                raise self._expected("A name")
-            self.position += 1
+            alias = self.name("A name")
         return JoinSource(source, alias or source, clause)
 
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
@@ -134,19 +130,18 @@ class _JoinSplitter(VersionSplitter):
         self._refuse_words(before, word, self._clause(start, self.position))
         found = self._versions(replace(self._named(), word=word))
         self._refuse_input(before, found)
-        if self._kind() is TokenType.USING:
+        if self.kind() is TokenType.USING:
             if word is JoinWord.FULL:
                 one = found.alias
                 instead = f"write ON, and coalesce({before[0].alias}.column, {one}.column) in the SELECT list"
                 raise self._unsupported("USING in a FULL JOIN", instead=instead)
             return replace(found, using=self._using())
-        if self._kind() is not TokenType.ON:
+        if not self.accept(TokenType.ON):
             message = (
                 f"No condition joins {found.alias}. A cross join is not supported: add ON and a condition on columns "
                 f"of {found.alias} and {before[0].alias if len(before) == 1 else 'an input before it'}. {ALLOWED_JOIN}"
             )
             raise found.clause.error(UnsupportedError, message)
-        self.position += 1
         return replace(found, on=self._condition())
 
     def _refuse_input(self, before: Sequence[JoinSource], found: JoinSource) -> None:
@@ -176,55 +171,50 @@ class _JoinSplitter(VersionSplitter):
 
     def _word(self) -> JoinWord:
         """Moves past the words of a join."""
-        kind = self._kind()
+        kind = self.kind()
         if kind is TokenType.COMMA:
             raise self._unsupported("A list of tables", "", "write JOIN ... ON")
         refused = _REFUSED_JOINS.get(kind or TokenType.JOIN)
         if refused is not None:
             raise self._unsupported(refused[0], instead=refused[1])
         words: tuple[TokenType, ...] = ()
-        while (kind := self._kind()) is not None and (*words, kind) in _WORDS:
+        while (kind := self.kind()) is not None and (*words, kind) in _WORDS:
             words = (*words, kind)
             self.position += 1
-        if self._kind() is not TokenType.JOIN:
-            raise self._expected("JOIN")
-        self.position += 1
+        if not self.accept(TokenType.JOIN):
+            raise self.expected("JOIN")
         return _WORDS[words]
 
     def _using(self) -> tuple[Clause, ...]:
         self.position += 1
-        if self._kind() is not TokenType.L_PAREN:
-            raise self._expected("a list of columns in parentheses")
+        if self.kind() is not TokenType.L_PAREN:
+            raise self.expected("a list of columns in parentheses")
         names: list[Clause] = []
-        while self._kind() is not TokenType.R_PAREN or not names:
+        while self.kind() is not TokenType.R_PAREN or not names:
             self.position += 1
-            if self._kind() is None or name_of(self.tokens[self.position]) is None:
-                raise self._expected("the name of a column")
-            names.append(self._clause(self.position, self.position + 1))
-            self.position += 1
-            if self._kind() not in (TokenType.COMMA, TokenType.R_PAREN):
-                raise self._expected("a comma or a closing parenthesis")
+            self.name("the name of a column")
+            names.append(self._clause(self.position - 1, self.position))
+            if self.kind() not in (TokenType.COMMA, TokenType.R_PAREN):
+                raise self.expected("a comma or a closing parenthesis")
         self.position += 1
         return tuple(names)
 
     def _existing(self, before: Sequence[JoinSource], test: ExistenceTest) -> JoinSource:
         """What an EXISTS asks for, joined; the tokens are those of its query."""
         start = self._clause(0, len(self.tokens))
-        while self._kind() not in (TokenType.FROM, None):
-            if self._kind() is TokenType.L_PAREN:
+        while self.kind() not in (TokenType.FROM, None):
+            if self.kind() is TokenType.L_PAREN:
                 raise self._unsupported("A function in the SELECT list of EXISTS", instead="write SELECT 1")
             self.position += 1
-        if self._kind() is None:
-            raise self._expected("FROM")
-        self.position += 1
+        if not self.accept(TokenType.FROM):
+            raise self.expected("FROM")
         self._refuse_words(before, test.word, start)
         found = replace(self._named(), word=test.word)
         self._refuse_input(before, found)
-        if self._kind() is not TokenType.WHERE:
-            raise self._expected("WHERE and a condition on both inputs")
-        self.position += 1
+        if not self.accept(TokenType.WHERE):
+            raise self.expected("WHERE and a condition on both inputs")
         on = self._condition()
-        if self._kind() is not None:
+        if self.kind() is not None:
             raise self._expected_clause("the end of the query in EXISTS")
         return replace(found, on=on)
 
@@ -240,20 +230,19 @@ class _JoinSplitter(VersionSplitter):
         column = self._checked(items[0]).expression
         found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
         self._refuse_input(before, found)
-        if self._kind() is TokenType.WHERE:
-            self.position += 1
+        if self.accept(TokenType.WHERE):
             found = replace(found, on=self._condition())
-        if self._kind() is not None:
+        if self.kind() is not None:
             message = (
                 "The query in IN reads one input and has WHERE at most. Make it a view, and name that in IN."
             )
-            raise UnsupportedError(message, self.script, *self._place())
+            raise UnsupportedError(message, self.script, *self.place())
         return found
 
     def _condition(self, test: ExistenceTest | None = None) -> Clause:
         """The condition that begins here, up to the next join or clause; true stands for a test in it."""
         first, depth = self.position, 0
-        while (kind := self._kind()) is not None:
+        while (kind := self.kind()) is not None:
             if test is not None and self.position == test.first:
                 self.position = test.last
                 continue
@@ -268,7 +257,7 @@ class _JoinSplitter(VersionSplitter):
             depth += nesting
             self.position += 1
         if first == self.position:
-            raise self._expected("a condition")
+            raise self.expected("a condition")
         clause = self._clause(first, self.position)
         if test is not None:
             start, end = (
@@ -283,8 +272,7 @@ class _JoinSplitter(VersionSplitter):
     def _where(self, sources: list[JoinSource]) -> Clause | None:
         """The condition after WHERE, behind which nothing follows; what an EXISTS or IN asks for becomes a source."""
         where = None
-        if self._kind() is TokenType.WHERE:
-            self.position += 1
+        if self.accept(TokenType.WHERE):
             test = existence_test(self.kinds, self.position)
             if test is not None:
                 inner = _JoinSplitter(self.script, self.tokens[test.inner : test.last - 1], self.allowed)
@@ -295,7 +283,7 @@ class _JoinSplitter(VersionSplitter):
                     _refuse(parse_tree(operand), operand)
                     sources.append(inner._member(sources, test, operand, whole))
             where = self._condition(test)
-        kind = self._kind()
+        kind = self.kind()
         if kind is None:
             return where
         if kind is TokenType.GROUP_BY or kind is TokenType.HAVING:
@@ -317,10 +305,4 @@ class _JoinSplitter(VersionSplitter):
 
 
 def _refuse(tree: exp.Expression, clause: Clause) -> None:
-    for node in tree.walk():
-        for kind, what in _REFUSED.items():
-            if isinstance(node, kind):
-                raise clause.error(UnsupportedError, f"{what}. {ALLOWED_JOIN}")
-        if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
-            message = f"{node.name}() in a join view is not supported; {_ABOVE}. {ALLOWED_JOIN}"
-            raise clause.error(UnsupportedError, message)
+    refuse(tree, clause, _REFUSED, f"in a join view is not supported; {_ABOVE}. {ALLOWED_JOIN}")

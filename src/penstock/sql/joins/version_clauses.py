@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.sql.joins.query import AS_OF, JoinSource
-from penstock.sql.text.lexing import name_of
+from penstock.sql.text.lexing import closing
 from penstock.sql.text.parts import Splitter, parse_tree
 
 #: the word before the condition of an ASOF JOIN that says which rows may be the newest one
@@ -27,28 +27,24 @@ class VersionSplitter(Splitter):
         """
         if source.word in AS_OF.values():
             return self._matched(source)
-        if self._kind() is TokenType.FOR:
+        if self.kind() is TokenType.FOR:
             return self._of_time(source)
         return source
 
     def _matched(self, source: JoinSource) -> JoinSource:
-        if source.alias.upper() == MATCH and self._kind() is TokenType.L_PAREN:
+        if source.alias.upper() == MATCH and self.kind() is TokenType.L_PAREN:
             source = replace(source, alias=source.source)
-        elif self._kind() is not None and self.tokens[self.position].text.upper() == MATCH:
-            self.position += 1
-        else:
-            raise self._expected(f"{MATCH} (a.time >= {source.alias}.time)")
-        if self._kind() is not TokenType.L_PAREN:
-            raise self._expected("a condition in parentheses")
-        first, depth = self.position + 1, 1
-        while depth:
-            self.position += 1
-            if self._kind() is None:
-                raise self._expected("a closing parenthesis")
-            depth += (self._kind() is TokenType.L_PAREN) - (self._kind() is TokenType.R_PAREN)
-        if first == self.position:
-            raise self._expected("a condition")
-        clause = self._clause(first, self.position)
+        elif not self.accept_words(MATCH):
+            raise self.expected(f"{MATCH} (a.time >= {source.alias}.time)")
+        if self.kind() is not TokenType.L_PAREN:
+            raise self.expected("a condition in parentheses")
+        first, end = self.position + 1, closing(self.tokens, self.position)
+        self.position = len(self.tokens) if end is None else end
+        if end is None:
+            raise self.expected("a closing parenthesis")
+        if first == end:
+            raise self.expected("a condition")
+        clause = self._clause(first, end)
         self.position += 1
         parse_tree(clause)
         return replace(source, match=clause)
@@ -60,27 +56,18 @@ class VersionSplitter(Splitter):
             )
         self.position += 1
         for word in _SYSTEM_TIME:
-            if self._kind() is None or self.tokens[self.position].text.upper() != word:
-                raise self._expected(word)
-            self.position += 1
+            if not self.accept_words(word):
+                raise self.expected(word)
         first = self.position
-        self._name("the event time of an input before, such as a.time")
-        while self._kind() is TokenType.DOT:
+        self.name("the event time of an input before, such as a.time")
+        while self.kind() is TokenType.DOT:
             self.position += 1
-            self._name("the name of a column")
+            self.name("the name of a column")
         moment = self._clause(first, self.position)
         alias = source.alias
-        if self._kind() is TokenType.ALIAS or (
-            alias == source.source and self._kind() in (TokenType.VAR, TokenType.IDENTIFIER)
+        if self.kind() is TokenType.ALIAS or (
+            alias == source.source and self.kind() in (TokenType.VAR, TokenType.IDENTIFIER)
         ):
-            self.position += self._kind() is TokenType.ALIAS
-            alias = self._name("a name")
+            self.position += self.kind() is TokenType.ALIAS
+            alias = self.name("a name")
         return replace(source, word=AS_OF[source.word], alias=alias, moment=moment)
-
-    def _name(self, what: str) -> str:
-        """Moves past a name."""
-        name = name_of(self.tokens[self.position]) if self._kind() is not None else None
-        if name is None:
-            raise self._expected(what)
-        self.position += 1
-        return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -22,7 +22,8 @@ from penstock.sql.script.statements import (
     Retain,
     Statement,
 )
-from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.cursor import Cursor
+from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import string
 
 #: formats of files with rules, by the ending of their names
@@ -101,41 +102,50 @@ def _begins(tokens: Sequence[Token]) -> bool:
     return kinds[:2] in _BEGINNINGS or (kinds == _RULES and tokens[1].text.upper() == "VIEWS")
 
 
-@dataclass(slots=True)
-class StatementParser:
-    """Recursive descent over one statement's tokens."""
+class StatementParser(Cursor):
+    """Recursive descent over one statement's tokens.
 
-    script: str
-    tokens: Sequence[Token]
-    #: names of the user's aggregates
-    aggregates: Collection[str]
-    position: int = 0
-    #: place of the name that the statement declares or inserts into
-    name_place: tuple[int, int] = field(default=(0, 0))
-    #: of a table: see `CreateTable`
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    Args:
+        script: the text the tokens come from.
+        tokens: those of the statement.
+        aggregates: names of the user's aggregates.
+        name_place: place of the name that the statement declares or inserts into, where that is known.
+    """
+
+    def __init__(
+        self,
+        script: str,
+        tokens: Sequence[Token],
+        aggregates: Collection[str],
+        name_place: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(script, tokens)
+        self.aggregates = aggregates
+        self.name_place = name_place
+        #: of a table: see `CreateTable`
+        self.places: dict[str, tuple[int, int]] = {}
 
     def parse(self) -> Statement | DropView:
-        if self._accept(TokenType.CREATE):
-            if self._accept(TokenType.TABLE):
+        if self.accept(TokenType.CREATE):
+            if self.accept(TokenType.TABLE):
                 return self._table()
-            if self._accept(TokenType.VIEW):
+            if self.accept(TokenType.VIEW):
                 return self._view()
-            if self._accept_words("OR", "REPLACE", "VIEW"):
+            if self.accept_words("OR", "REPLACE", "VIEW"):
                 return replace(self._view(), replaces=True)
-            if self._accept_word("VIEWS"):
+            if self.accept_words("VIEWS"):
                 return self._views()
             raise refusal(self.script, self.tokens, self.position)
-        if self._accept_words("DROP", "VIEW"):
-            if_exists = self._accept_words("IF", "EXISTS")
+        if self.accept_words("DROP", "VIEW"):
+            if_exists = self.accept_words("IF", "EXISTS")
             dropped = DropView(self._declared_name(), if_exists)
             if self.position < len(self.tokens):
-                raise self._fail("Expected the end of the statement here.")
+                raise self.expected("the end of the statement")
             return dropped
-        if self._accept(TokenType.INSERT):
-            if not self._accept(TokenType.INTO):
+        if self.accept(TokenType.INSERT):
+            if not self.accept(TokenType.INTO):
                 raise refusal(self.script, self.tokens, self.position)
-            self._accept(TokenType.TABLE)
+            self.accept(TokenType.TABLE)
             return InsertInto(self._declared_name(), *self._query())
         raise refusal(self.script, self.tokens, self.position)
 
@@ -151,7 +161,7 @@ class StatementParser:
 
     def _query(self) -> tuple[Query, str, int, int]:
         if self.position == len(self.tokens):
-            raise self._fail("Expected a query here.")
+            raise self.expected("a query")
         tokens = self.tokens[self.position :]
         text = self.script[tokens[0].start : tokens[-1].end + 1]
         return (
@@ -162,30 +172,30 @@ class StatementParser:
         )
 
     def _view(self) -> CreateView:
-        if self._accept_words("IF", "NOT", "EXISTS"):
+        if self.accept_words("IF", "NOT", "EXISTS"):
             message = "IF NOT EXISTS is not supported. Write CREATE VIEW, or CREATE OR REPLACE VIEW for an earlier view to give way."
             raise UnsupportedError(message, self.script, self.tokens[2].start, self.tokens[4].end + 1)
         name = self._declared_name()
         retain = self._retain()
-        if not self._accept(TokenType.ALIAS):
-            raise self._fail("Expected AS here.")
+        if not self.accept(TokenType.ALIAS):
+            raise self.expected("AS")
         return CreateView(name, *self._query(), retain)
 
     def _table(self) -> CreateTable:
         name = self._declared_name()
         columns: tuple[Column, ...] = ()
-        if self._accept(TokenType.L_PAREN):
+        if self.accept(TokenType.L_PAREN):
             columns = self._columns()
-        if not self._accept(TokenType.USING):
-            raise self._fail(
+        if not self.accept(TokenType.USING):
+            raise self.fail(
                 "Expected USING and a source here, then OPTIONS (path '...', event_time 'column')."
             )
-        self.places["using"] = self._place()
-        source = self._name("the name of a source").lower()
+        self.places["using"] = self.place()
+        source = self.name("the name of a source").lower()
         options: dict[str, str] = {}
         while self.position < len(self.tokens):
-            if not self._accept_word("OPTIONS"):
-                raise self._fail("Expected OPTIONS (key 'value', ...) or the end of the statement here.")
+            if not self.accept_words("OPTIONS"):
+                raise self.expected("OPTIONS (key 'value', ...) or the end of the statement")
             self._options(options)
         return CreateTable(
             name,
@@ -200,7 +210,7 @@ class StatementParser:
 
     def _retain(self) -> Retain | None:
         """The property `retain` of a view."""
-        if not self._accept_word("TBLPROPERTIES"):
+        if not self.accept_words("TBLPROPERTIES"):
             return None
         given: dict[str, str] = {}
         self._options(given)
@@ -211,20 +221,20 @@ class StatementParser:
         return Retain.of(given["retain"], self.script, *self.places["retain"]) if given else None
 
     def _views(self) -> CreateViews:
-        if not self._accept(TokenType.FROM):
-            raise self._fail("Expected FROM and the path of files with rules here.")
-        begin = self._place()[0]
-        if self._kind() not in _STRINGS:
-            raise self._fail("Expected the path of files with rules here, in quotes.")
+        if not self.accept(TokenType.FROM):
+            raise self.expected("FROM and the path of files with rules")
+        begin = self.place()[0]
+        if self.kind() not in _STRINGS:
+            raise self.fail("Expected the path of files with rules here, in quotes.")
         path = self._string()
         self.places[""] = begin, self.tokens[self.position - 1].end + 1
         stream, form = None, RULE_FORMATS.get(path.rpartition(".")[2].lower())
-        if self._accept(TokenType.ON):
-            self.places["on"] = self._place()
-            stream = self._name("the name of a stream")
-        if self._accept(TokenType.USING):
-            place = self._place()
-            form = RULE_FORMATS.get(self._name("the format of the rules").lower())
+        if self.accept(TokenType.ON):
+            self.places["on"] = self.place()
+            stream = self.name("the name of a stream")
+        if self.accept(TokenType.USING):
+            place = self.place()
+            form = RULE_FORMATS.get(self.name("the format of the rules").lower())
             if form is None:
                 message = "Rules have the format sql, csv, json or parquet."
                 raise UnsupportedError(message, self.script, *place)
@@ -232,7 +242,7 @@ class StatementParser:
             message = "The path does not end in a format of rules. Add USING sql, csv, json or parquet."
             raise SqlError(message, self.script, *self.places[""])
         columns = dict(_RULE_COLUMNS)
-        if self._accept_word("OPTIONS"):
+        if self.accept_words("OPTIONS"):
             given: dict[str, str] = {}
             self._options(given)
             unknown = next((key for key in given if key not in columns or form == "sql"), None)
@@ -242,7 +252,7 @@ class StatementParser:
                 raise UnsupportedError(message, self.script, *self.places[unknown])
             columns |= given
         if self.position < len(self.tokens):
-            raise self._fail("Expected ON stream, USING format, OPTIONS or the end of the statement here.")
+            raise self.expected("ON stream, USING format, OPTIONS or the end of the statement")
         return CreateViews(
             path,
             stream,
@@ -258,24 +268,24 @@ class StatementParser:
     def _columns(self) -> tuple[Column, ...]:
         columns: list[Column] = []
         while True:
-            place = self._place()
-            name = self._name("the name of a column")
+            place = self.place()
+            name = self.name("the name of a column")
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
             columns.append(Column(name, self._type(), self._path(name)))
             self.places[name] = place
-            if self._accept(TokenType.R_PAREN):
+            if self.accept(TokenType.R_PAREN):
                 return tuple(columns)
-            if not self._accept(TokenType.COMMA):
-                raise self._fail("Expected a comma or a closing parenthesis here.")
+            if not self.accept(TokenType.COMMA):
+                raise self.expected("a comma or a closing parenthesis")
 
     def _path(self, column: str) -> tuple[str, ...]:
         """The names of a column's PATH; () without one."""
-        if not self._accept_word("PATH"):
+        if not self.accept_words("PATH"):
             return ()
-        if self._kind() not in _STRINGS:
-            raise self._fail("Expected a path in quotes here, such as '$.after.id'.")
-        begin = self._place()[0]
+        if self.kind() not in _STRINGS:
+            raise self.fail("Expected a path in quotes here, such as '$.after.id'.")
+        begin = self.place()[0]
         text = self._string()
         place = self.places[path_place(column)] = begin, self.tokens[self.position - 1].end + 1
         try:
@@ -293,102 +303,65 @@ class StatementParser:
             if depth == 0 and self.position > first and token.text.upper() == "PATH":
                 break
             if token.token_type in (TokenType.NOT, TokenType.DEFAULT, TokenType.COMMENT):
-                raise self._fail(
+                raise self.fail(
                     "A column declaration consists of a name, a type and, for fields within records, PATH '$.object.field'.",
                     UnsupportedError,
                 )
             depth += sum({"(": 1, "<": 1, ")": -1, ">": -1}.get(mark, 0) for mark in token.text)
             self.position += 1
         if self.position == first:
-            raise self._fail("Expected a type here.")
+            raise self.expected("a type")
         return self.script[self.tokens[first].start : self.tokens[self.position - 1].end + 1]
 
     def _options(self, options: dict[str, str]) -> None:
-        if not self._accept(TokenType.L_PAREN):
-            raise self._fail("Expected a list of options in parentheses here.")
-        while not self._accept(TokenType.R_PAREN):
-            place = self._place()
+        if not self.accept(TokenType.L_PAREN):
+            raise self.expected("a list of options in parentheses")
+        while not self.accept(TokenType.R_PAREN):
+            place = self.place()
             key = self._option_key()
             if key in options:
                 raise DuplicateNameError(f"Option {key} is given twice.", self.script, *place)
             self.places[key] = place[0], self.tokens[self.position - 1].end + 1
-            self._accept(TokenType.EQ)
+            self.accept(TokenType.EQ)
             options[key] = self._option_value()
-            if not self._accept(TokenType.COMMA) and self._kind() is not TokenType.R_PAREN:
-                raise self._fail("Expected a comma or a closing parenthesis here.")
+            if not self.accept(TokenType.COMMA) and self.kind() is not TokenType.R_PAREN:
+                raise self.expected("a comma or a closing parenthesis")
 
     def _option_key(self) -> str:
-        if self._kind() is TokenType.STRING:
+        if self.kind() is TokenType.STRING:
             return self._string().lower()
-        parts = [self._name("the name of an option")]
-        while self._accept(TokenType.DOT):
-            parts.append(self._name("the name of an option"))
+        parts = [self.name("the name of an option")]
+        while self.accept(TokenType.DOT):
+            parts.append(self.name("the name of an option"))
         return ".".join(parts).lower()
 
     def _option_value(self) -> str:
-        if self._kind() in _STRINGS:
+        if self.kind() in _STRINGS:
             return self._string()
-        start, end = self._place()
-        if self._accept(TokenType.DASH):
-            if self._kind() is not TokenType.NUMBER:
-                raise self._fail(
+        start, end = self.place()
+        if self.accept(TokenType.DASH):
+            if self.kind() is not TokenType.NUMBER:
+                raise self.fail(
                     "The name of an option with a hyphen needs quotes: 'catalog.s3.access-key-id'."
                 )
-            end = self._place()[1]
-        if self._kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-            raise self._fail("Expected a value here: a string, a number, true or false.")
+            end = self.place()[1]
+        if self.kind() not in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
+            raise self.fail("Expected a value here: a string, a number, true or false.")
         self.position += 1
         return self.script[start:end]
 
     def _string(self) -> str:
         """One string; a doubled quote inside makes two tokens of it."""
-        start, end = self._place()
+        start, end = self.place()
         self.position += 1
-        while self._kind() is TokenType.STRING and self._place()[0] == end:
-            end = self._place()[1]
+        while self.kind() is TokenType.STRING and self.place()[0] == end:
+            end = self.place()[1]
             self.position += 1
         return string(self.script[start:end])
 
     def _declared_name(self) -> str:
-        self.name_place = self._place()
-        name = self._name("A name")
-        if self._kind() is TokenType.DOT:
-            raise self._fail("Names of tables and views have one part, without dots.", UnsupportedError)
+        self.name_place = self.place()
+        name = self.name("A name")
+        if self.kind() is TokenType.DOT:
+            raise self.fail("Names of tables and views have one part, without dots.", UnsupportedError)
         return name
-
-    def _name(self, what: str) -> str:
-        name = name_of(self.tokens[self.position]) if self.position < len(self.tokens) else None
-        if name is None:
-            raise self._fail(f"Expected {what} here.")
-        self.position += 1
-        return name
-
-    def _kind(self) -> TokenType | None:
-        return self.tokens[self.position].token_type if self.position < len(self.tokens) else None
-
-    def _accept(self, kind: TokenType) -> bool:
-        if self._kind() is not kind:
-            return False
-        self.position += 1
-        return True
-
-    def _accept_words(self, *words: str) -> bool:
-        """Moves past several words, if all of them follow."""
-        following = self.tokens[self.position : self.position + len(words)]
-        if tuple(each.text.upper() for each in following) != words:
-            return False
-        self.position += len(words)
-        return True
-
-    def _accept_word(self, word: str) -> bool:
-        if self._kind() is None or self.tokens[self.position].text.upper() != word:
-            return False
-        self.position += 1
-        return True
-
-    def _place(self) -> tuple[int, int]:
-        token = self.tokens[min(self.position, len(self.tokens) - 1)]
-        return token.start, token.end + 1
-
-    def _fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
-        return kind(message, self.script, *self._place())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -40,19 +41,6 @@ class Loss:
     constraint: LossConstraint
     is_late: bool = False
     is_approximate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MaxError:
-    """`MAX_ERROR(epsilon, delta[, 'absolute'][, 'policy'])`.
-
-    Attributes:
-        bound: on early answers.
-        slack: the policy that chooses the slack; None where the hint names none.
-    """
-
-    bound: ErrorBound
-    slack: SlackChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +84,7 @@ def parse_hints(script: str, token: Token) -> Hints:
     offset = token.start + 3
     text = script[offset : token.end - 1]
     tokens = tokenize(text, offset, script)
-    found: dict[str, MaxError | float | Loss | bool] = {}
+    found: dict[str, Any] = {}
     places: dict[str, tuple[int, int]] = {}
     position = 0
     while position < len(tokens):
@@ -112,31 +100,19 @@ def parse_hints(script: str, token: Token) -> Hints:
             if name not in _READERS:
                 message = f"Hint {name} does not exist{meant(name, _READERS)} Allowed: {', '.join(_READERS)}."
                 raise SqlError(message, script, start, end)
-            if name in found:
+            if name in places:
                 raise SqlError(f"{name} is given twice.", script, start, end)
             try:
-                found[name] = _READERS[name](given)
+                found |= _READERS[name](given)
             except ValueError as error:
                 raise SqlError(f"{name}: {error}", script, start, end) from None
             places[name] = start, end
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    max_error, deadline, loss, backfill, refresh, ttl = (found.get(name) for name in _READERS)
-    return Hints(
-        max_error.bound if isinstance(max_error, MaxError) else None,
-        deadline if isinstance(deadline, float) else None,
-        loss if isinstance(loss, Loss) else None,
-        token.start,
-        token.end + 1,
-        backfill is not None,
-        max_error.slack if isinstance(max_error, MaxError) else None,
-        round(ttl * _SECOND) if isinstance(ttl, float) else None,
-        places,
-        refresh if isinstance(refresh, float) else None,
-    )
+    return Hints(**found, start=token.start, end=token.end + 1, places=places)
 
 
-def _max_error(arguments: list[str]) -> MaxError:
+def _max_error(arguments: list[str]) -> dict[str, Any]:
     if len(arguments) not in (2, 3, 4):
         raise ValueError("expected (epsilon, delta[, 'absolute'][, 'slack policy']).")
     absolute = arguments[2:] != [] and _word(arguments[2]) == "absolute"
@@ -150,7 +126,8 @@ def _max_error(arguments: list[str]) -> MaxError:
         raise ValueError(f"epsilon must be above 0 and below 1; got {arguments[0]}.")
     if not 0 < delta < 1:
         raise ValueError(f"delta must be above 0 and below 1; got {arguments[1]}.")
-    return MaxError(ErrorBound(epsilon, delta, absolute), _slack_policy(policies[0]) if policies else None)
+    slack = _slack_policy(policies[0]) if policies else None
+    return {"max_error": ErrorBound(epsilon, delta, absolute), "slack": slack}
 
 
 def _slack_policy(argument: str) -> SlackChoice:
@@ -189,7 +166,7 @@ def _length(arguments: list[str]) -> float:
     return length / _SECOND
 
 
-def _loss(arguments: list[str]) -> Loss:
+def _loss(arguments: list[str]) -> dict[str, Any]:
     given = ", ".join(arguments)
     counts = [number(argument) for argument in arguments[:2]]
     k, m = (each.value if each is not None else None for each in counts) if len(counts) == 2 else (None, None)
@@ -207,13 +184,13 @@ def _loss(arguments: list[str]) -> Loss:
     if k > m:
         raise ValueError(f"k, the number of windows that may miss, must be at most m; got ({given}).")
     third = _third(arguments, "late", "approximate")
-    return Loss(LossConstraint(k, m), is_late=third is not None, is_approximate=third == "approximate")
+    return {"loss": Loss(LossConstraint(k, m), third is not None, third == "approximate")}
 
 
-def _backfill(arguments: list[str]) -> bool:
+def _backfill(arguments: list[str]) -> dict[str, Any]:
     if arguments:
         raise ValueError("expected no arguments.")
-    return True
+    return {"backfill": True}
 
 
 def _third(arguments: list[str], *words: str) -> str | None:
@@ -235,11 +212,12 @@ def _real(text: str) -> float:
     return float(literal.value)
 
 
-_READERS: dict[str, Callable[[list[str]], MaxError | float | Loss | bool]] = {
+#: how the arguments of each hint become fields of `Hints`
+_READERS: dict[str, Callable[[list[str]], dict[str, Any]]] = {
     "MAX_ERROR": _max_error,
-    "DEADLINE": _length,
+    "DEADLINE": lambda given: {"deadline_seconds": _length(given)},
     "LOSS": _loss,
     "BACKFILL": _backfill,
-    "REFRESH": _length,
-    "STATE_TTL": _length,
+    "REFRESH": lambda given: {"refresh_seconds": _length(given)},
+    "STATE_TTL": lambda given: {"state_ttl": round(_length(given) * _SECOND)},
 }

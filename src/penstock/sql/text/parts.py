@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -13,8 +13,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.cursor import Cursor
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import NESTING, is_call, name_of, parse_expression, token_kinds
+from penstock.sql.text.lexing import NESTING, is_call, parse_expression, ranges
 
 ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
@@ -67,6 +68,7 @@ UNSUPPORTED = {
     TokenType.TABLE_SAMPLE: "TABLESAMPLE",
     TokenType.QUALIFY: "QUALIFY",
 }
+_WINDOWS = {"window", "session_window", "window_time"}
 #: the clauses after the source, in their order, and what each is made of
 _TAIL = {
     TokenType.WHERE: "a condition",
@@ -149,7 +151,27 @@ def parse_tree(clause: Clause) -> exp.Expression:
         raise clause.error(SqlError, "This is not an expression.", *_place_of(error, clause.text)) from None
 
 
-class Splitter:
+def refuse(tree: exp.Expression, clause: Clause, refused: Mapping[type[exp.Expr], str], windows: str) -> None:
+    """Refuses what an expression may not have.
+
+    Args:
+        tree: the expression.
+        clause: where it was written.
+        refused: what it may not have, and what to say of it.
+        windows: what to say of a window, behind the name of its function.
+
+    Raises:
+        UnsupportedError: it has something of that.
+    """
+    for node in tree.walk():
+        for kind, message in refused.items():
+            if isinstance(node, kind):
+                raise clause.error(UnsupportedError, message)
+        if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
+            raise clause.error(UnsupportedError, f"{node.name}() {windows}")
+
+
+class Splitter(Cursor):
     """Finds clauses, from left to right.
 
     Args:
@@ -159,34 +181,28 @@ class Splitter:
     """
 
     def __init__(self, script: str, tokens: Sequence[Token], allowed: str = ALLOWED) -> None:
-        self.script = script
-        self.tokens = tokens
-        self.kinds = token_kinds(tokens)
-        self.position = 0
+        super().__init__(script, tokens)
         self.qualifier = ""
         self.allowed = allowed
         self.distinct: Clause | None = None
 
     def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
         """The hints and the token ranges of the SELECT list; moves past FROM."""
-        if self._kind() in (TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
+        if self.kind() in (TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
             raise self._unsupported("This form of query")
-        if self._kind() is not TokenType.SELECT:
-            raise self._expected("SELECT")
-        self.position += 1
+        if not self.accept(TokenType.SELECT):
+            raise self.expected("SELECT")
         hints = Hints()
-        while self._kind() is TokenType.HINT:
+        while self.kind() is TokenType.HINT:
             hints = parse_hints(self.script, self.tokens[self.position])
             self.position += 1
-        if self._kind() is TokenType.DISTINCT:
-            self.distinct = self._clause(self.position, self.position + 1)
-            self.position += 1
-        elif self._kind() is TokenType.ALL:
-            self.position += 1
+        if self.accept(TokenType.DISTINCT):
+            self.distinct = self._clause(self.position - 1, self.position)
+        else:
+            self.accept(TokenType.ALL)
         items = self._items()
-        if self._kind() is not TokenType.FROM:
-            raise self._expected("FROM")
-        self.position += 1
+        if not self.accept(TokenType.FROM):
+            raise self.expected("FROM")
         return hints, items
 
     def split(self) -> Parts:
@@ -215,21 +231,11 @@ class Splitter:
             self.distinct,
         )
 
-    def _kind(self) -> TokenType | None:
-        return self.kinds[self.position] if self.position < len(self.tokens) else None
-
-    def _place(self) -> tuple[int, int]:
-        token = self.tokens[min(self.position, len(self.tokens) - 1)]
-        return token.start, token.end + 1
-
     def _unsupported(self, what: str, yet: str = " yet", instead: str = "") -> UnsupportedError:
         remedy = f"; {instead}" if instead else ""
         return UnsupportedError(
-            f"{what} is not supported{yet}{remedy}. {self.allowed}", self.script, *self._place()
+            f"{what} is not supported{yet}{remedy}. {self.allowed}", self.script, *self.place()
         )
-
-    def _expected(self, what: str) -> SqlError:
-        return SqlError(f"Expected {what} here.", self.script, *self._place())
 
     def _expected_clause(self, what: str) -> SqlError:
         """The mistake that something else follows; a misspelt keyword before it may have been read as the name of an input."""
@@ -239,44 +245,40 @@ class Splitter:
             if token.token_type is TokenType.VAR and meant:
                 message = f"Expected {what} here; did you mean {meant[0]}?"
                 return SqlError(message, self.script, token.start, token.end + 1)
-        return self._expected(what)
+        return self.expected(what)
 
     def _items(self) -> list[tuple[int, int]]:
         """Token ranges of the SELECT list."""
         items: list[tuple[int, int]] = []
         first, depth = self.position, 0
         while self.position < len(self.tokens):
-            kind = self._kind()
+            kind = self.kind()
             if depth == 0 and kind in (TokenType.COMMA, TokenType.FROM):
                 if self.position == first:
-                    raise self._expected("a column or expression")
+                    raise self.expected("a column or expression")
                 items.append((first, self.position))
                 first = self.position + 1
                 if kind is TokenType.FROM:
                     return items
             depth += self._nesting()
             self.position += 1
-        raise self._expected("FROM")
+        raise self.expected("FROM")
 
     def _nesting(self) -> int:
         """1 where a bracket or CASE opens, -1 where it closes."""
         return NESTING.get(self.kinds[self.position], 0)
 
     def _source(self) -> tuple[str, Clause, str | None]:
-        if self._kind() is TokenType.L_PAREN:
+        if self.kind() is TokenType.L_PAREN:
             raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
-        name = name_of(self.tokens[self.position]) if self._kind() else None
-        if name is None:
-            raise self._expected("the name of a table or view")
-        start, end = self._place()
+        start, end = self.place()
+        name = self.name("the name of a table or view")
         clause = Clause(self.script[start:end], self.script, start)
-        self.position += 1
-        if self._kind() is TokenType.DOT:
+        if self.kind() is TokenType.DOT:
             raise self._unsupported("A name with a catalog or schema")
         alias = None
-        if self._kind() is TokenType.ALIAS:
-            self.position += 1
-        following = self.tokens[self.position] if self._kind() else None
+        self.accept(TokenType.ALIAS)
+        following = self.tokens[self.position] if self.kind() else None
         if following is not None and following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
             alias = following.text
             self.position += 1
@@ -286,7 +288,7 @@ class Splitter:
         """Token ranges of what follows WHERE, GROUP BY and HAVING."""
         found: dict[TokenType, tuple[int, int]] = {}
         following = list(_TAIL)
-        while (kind := self._kind()) is not None:
+        while (kind := self.kind()) is not None:
             if kind is TokenType.COMMA:
                 raise self._unsupported("Selecting from several tables")
             if kind in UNSUPPORTED:
@@ -300,14 +302,14 @@ class Splitter:
             first = self.position
             self._skip_clause()
             if first == self.position:
-                raise self._expected(_TAIL[kind])
+                raise self.expected(_TAIL[kind])
             found[kind] = (first, self.position)
         return found
 
     def _skip_clause(self) -> None:
         """Moves to the next clause, or to the end."""
         depth = 0
-        while (kind := self._kind()) is not None:
+        while (kind := self.kind()) is not None:
             if depth == 0 and kind in _TAIL:
                 return
             depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
@@ -322,28 +324,21 @@ class Splitter:
         if is_call(self.tokens, self.position):
             return True
         following = [token.token_type for token in self.tokens[self.position + 1 : self.position + 3]]
-        return self._kind() is TokenType.WINDOW and TokenType.ALIAS not in following
+        return self.kind() is TokenType.WINDOW and TokenType.ALIAS not in following
 
     def _group_by(self, first: int, last: int) -> list[tuple[int, int]]:
         """Token ranges of the grouping expressions."""
-        entries: list[tuple[int, int]] = []
-        depth = 0
-        begun = first
         for self.position in range(first, last):
-            kind = self._kind()
+            kind = self.kind()
             if kind in (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS, TokenType.WITH):
                 raise self._unsupported("Grouping in several ways (GROUPING SETS, ROLLUP, CUBE)")
             if kind is TokenType.ALL and last == first + 1:
                 raise self._unsupported("GROUP BY ALL")
-            depth += self._nesting()
-            if depth == 0 and kind is TokenType.COMMA:
-                entries.append((begun, self.position))
-                begun = self.position + 1
-        entries.append((begun, last))
+        entries = ranges(self.tokens, first, last)
         for begun, end in entries:
             if begun == end:
                 self.position = min(begun, len(self.tokens) - 1)
-                raise self._expected("a grouping expression")
+                raise self.expected("a grouping expression")
         return entries
 
     def _clause(self, first: int, last: int) -> Clause:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from penstock.errors import SqlError
 from penstock.sql.text.clauses import Clause
@@ -33,3 +34,33 @@ class PlacedText:
                     type(error), error.message, error.start - start, min(error.end, end) - start
                 )
         return self.whole.error(type(error), error.message)
+
+
+@dataclass(slots=True)
+class PlacedWriter:
+    """Writes a text piece by piece."""
+
+    text: str = ""
+    pieces: list[tuple[int, int, Clause]] = field(default_factory=list)
+
+    def add(self, text: str, *clauses: Clause) -> None:
+        """Adds a text, and clauses behind it with commas between."""
+        self.text += text
+        self.listed((clause.text, clause) for clause in clauses)
+
+    def listed(self, items: Iterable[tuple[str, Clause]]) -> None:
+        """Adds pieces with commas between, each made from a clause."""
+        for number, (text, clause) in enumerate(items):
+            self.text += ", " if number else ""
+            self.pieces.append((len(self.text), len(self.text) + len(text), clause))
+            self.text += text
+
+    def placed(self, below: PlacedText) -> None:
+        """Adds a placed text."""
+        shift = len(self.text)
+        self.pieces += ((shift + start, shift + end, clause) for start, end, clause in below.pieces)
+        self.text += below.text
+
+    def finished(self, whole: Clause) -> PlacedText:
+        """What was written; `whole` as of `PlacedText`."""
+        return PlacedText(self.text, tuple(self.pieces), whole)

@@ -7,24 +7,23 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.lexing import name_of, tokenize
-from penstock.sql.text.parts import ALLOWED, ALLOWED_WINDOW, Item, Parts
+from penstock.sql.text.parts import ALLOWED, ALLOWED_WINDOW, INSTEAD_OF_A_SUBQUERY, Item, Parts, refuse
 
 _CONSTANTS = (TokenType.TRUE, TokenType.FALSE, TokenType.NULL)
-_WINDOWS = {"window", "session_window", "window_time"}
 _GROUPED = "needs GROUP BY window(...), because a stream never ends"
 _REFUSED = {
-    exp.AggFunc: (f"An aggregate function {_GROUPED}", ALLOWED_WINDOW),
+    exp.AggFunc: f"An aggregate function {_GROUPED}. {ALLOWED_WINDOW}",
     exp.Window: (
-        "Of functions with OVER, ROW_NUMBER, RANK and DENSE_RANK are supported, with a bound: QUALIFY ROW_NUMBER() OVER (...) <= 10",
-        ALLOWED,
+        "Of functions with OVER, ROW_NUMBER, RANK and DENSE_RANK are supported, with a bound: QUALIFY ROW_NUMBER() OVER (...) <= 10. "
+        f"{ALLOWED}"
     ),
-    exp.Query: ("A subquery is not supported yet; make it a view, or JOIN the static table", ALLOWED),
-    exp.UDTF: ("A function that returns several rows is not supported yet", ALLOWED),
-    exp.Aliases: ("A list of names is not supported yet", ALLOWED),
+    exp.Query: f"A subquery is not supported yet; {INSTEAD_OF_A_SUBQUERY}. {ALLOWED}",
+    exp.UDTF: f"A function that returns several rows is not supported yet. {ALLOWED}",
+    exp.Aliases: f"A list of names is not supported yet. {ALLOWED}",
 }
 
 
@@ -114,17 +113,8 @@ def _output(item: Item) -> Output:
         word = tokenize(text)[0]
         is_name = word.token_type not in _CONSTANTS
         return Output(text, name_of(word) if is_name else None, item.clause)
-    _check(item.tree, item.clause)
+    refuse(item.tree, item.clause, _REFUSED, f"{_GROUPED}. {ALLOWED_WINDOW}")
     name = item.alias
     if name is None and isinstance(item.tree, exp.Column | exp.Dot):
         name = item.tree.name
     return Output(text, name, item.clause)
-
-
-def _check(tree: exp.Expression, clause: Clause) -> None:
-    for node in tree.walk():
-        for kind, (what, allowed) in _REFUSED.items():
-            if isinstance(node, kind):
-                raise clause.error(UnsupportedError, f"{what}. {allowed}")
-        if isinstance(node, exp.Func) and node.name.lower() in _WINDOWS:
-            raise clause.error(UnsupportedError, f"{node.name}() {_GROUPED}. {ALLOWED_WINDOW}")

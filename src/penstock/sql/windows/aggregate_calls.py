@@ -53,38 +53,6 @@ _OTHERS = frozenset(
     | {"regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy"}
     | {"regr_syy", "skewness", "string_agg", "try_avg", "try_sum"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Accuracy:
-    """The last argument of an approximate aggregate: where it stands, its default, what it may be."""
-
-    position: int
-    default: float
-    least: float
-    most: float
-    whole: bool
-    message: str
-
-
-_ACCURACY = {
-    "approx_count_distinct": _Accuracy(
-        1,
-        0.05,
-        0.0008,
-        0.39,
-        False,
-        "The relative standard deviation must be a number from 0.0008 to 0.39, such as 0.05.",
-    ),
-    "approx_percentile": _Accuracy(
-        2,
-        10_000,
-        1,
-        10_000,
-        True,
-        "The accuracy must be a whole number from 1 to 10000: the inverse of the rank error.",
-    ),
-}
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
 
 
@@ -262,19 +230,19 @@ class _Reader:
 
     def _accuracy(self, found: list[tuple[int, int]]) -> float | None:
         """Takes the accuracy of an approximate aggregate away from the arguments."""
-        function = AGGREGATES[self.name]
-        if function not in _ACCURACY:
-            return None
-        own = _ACCURACY[function]
-        if len(found) <= own.position:
-            return own.default
-        first, last = found.pop()
-        literal = number(self._text(first, last))
-        if literal is None or not isinstance(literal.value, int | float | Decimal):
-            raise self._error(UnsupportedError, own.message, first, last)
-        if not own.least <= literal.value <= own.most or (own.whole and literal.value % 1):
-            raise self._error(SqlError, own.message, first, last)
-        return float(literal.value)
+        match AGGREGATES[self.name]:
+            case "approx_count_distinct":
+                message = (
+                    "The relative standard deviation must be a number from 0.0008 to 0.39, such as 0.05."
+                )
+                return self._number(found.pop(), 0.0008, 0.39, message) if len(found) > 1 else 0.05
+            case "approx_percentile":
+                message = (
+                    "The accuracy must be a whole number from 1 to 10000: the inverse of the rank error."
+                )
+                is_given = len(found) > 2
+                return self._number(found.pop(), 1, 10_000, message, is_whole=True) if is_given else 10_000
+        return None
 
     def _parameter(self, found: list[tuple[int, int]]) -> float | None:
         """Takes the fraction of a percentile away from the arguments."""
@@ -284,13 +252,18 @@ class _Reader:
             return None
         if len(found) != 2:
             raise self._unsupported(f"{self.name.upper()} takes two arguments here, not {len(found)}.")
-        first, last = found.pop()
-        literal = number(self._text(first, last))
         message = "The fraction of a percentile must be a number from 0 to 1, such as 0.95."
+        return self._number(found.pop(), 0, 1, message)
+
+    def _number(
+        self, place: tuple[int, int], least: float, most: float, message: str, *, is_whole: bool = False
+    ) -> float:
+        """A number among the arguments; the message says what it must be."""
+        literal = number(self._text(*place))
         if literal is None or not isinstance(literal.value, int | float | Decimal):
-            raise self._error(UnsupportedError, message, first, last)
-        if not 0 <= literal.value <= 1:
-            raise self._error(SqlError, message, first, last)
+            raise self._error(UnsupportedError, message, *place)
+        if not least <= literal.value <= most or (is_whole and literal.value % 1):
+            raise self._error(SqlError, message, *place)
         return float(literal.value)
 
     def _argument(self, first: int, last: int, distinct: bool) -> str | None:

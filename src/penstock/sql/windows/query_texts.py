@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
-from penstock.sql.text.placed import PlacedText
+from penstock.sql.text.placed import PlacedText, PlacedWriter
 from penstock.sql.text.query import Output
 from penstock.sql.windows.query import WHOLE, WINDOW_NAME, RankingClause, WindowQuery, aggregate_name
 from penstock.sql.windows.ranking import row_number_names
@@ -23,27 +23,23 @@ class QueryTexts:
     def __init__(self, query: WindowQuery, stream: str) -> None:
         self._query = query
         self._stream = stream
-        self._written: list[str] = []
-        self._length = 0
-        self._pieces: list[tuple[int, int, Clause]] = []
+        self._writer = PlacedWriter()
 
     def written(self) -> PlacedText:
         """The query as the user wrote it, but for the condition on tuples, on the stream."""
-        self._begin("")
         self._write(self._query)
         return self._finished()
 
     def written_alone(self, item: Clause) -> PlacedText:
         """The same with one item of its SELECT list, without its condition on groups."""
-        self._begin("")
         self._write(self._query, [item])
         return self._finished()
 
     def over_groups(self) -> PlacedText:
         """`_w`, then the outputs, then the conditions on groups, over the columns of the view's groups."""
         query = self._query
-        self._begin(f"SELECT {WINDOW_NAME}, ")
-        self._list((each.expression, each.clause) for each in (*query.outputs, *query.having))
+        self._writer.add(f"SELECT {WINDOW_NAME}, ")
+        self._writer.listed((each.expression, each.clause) for each in (*query.outputs, *query.having))
         windows = query.windows
         window = f"window({query.time}, {windows.size}, {windows.slide}, {windows.start})"
         if query.gap is not None:
@@ -53,51 +49,47 @@ class QueryTexts:
         columns = [f"{window} AS {WINDOW_NAME}"]
         columns += [f"({key.expression}) AS {key.name}" for key in query.keys]
         if query.ranking is not None:
-            self._add(f"\nFROM (SELECT {', '.join([*columns, *_kept(query)])}\nFROM {self._stream})")
+            self._writer.add(f"\nFROM (SELECT {', '.join([*columns, *_kept(query)])}\nFROM {self._stream})")
             return self._finished()
         columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
         groups = ", ".join(
             [*([window] if query.time else []), *(f"({key.expression})" for key in query.keys)]
         )
         grouped = f"\nGROUP BY {groups}" if groups else ""
-        self._add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}{grouped})")
+        self._writer.add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}{grouped})")
         return self._finished()
 
     def _write(self, query: WindowQuery, alone: Sequence[Clause] | None = None) -> None:
         """Adds a query as it was written, or some items of it without its condition on groups."""
         items = alone or query.items
-        self._add("SELECT " if items else "SELECT *")
-        self._list((clause.text, clause) for clause in items)
+        self._writer.add("SELECT " if items else "SELECT *", *items)
         if query.selected is None and query.ranking is not None:
             self._ranked(query.ranking)
             if query.ranking.condition is not None and alone is None:
-                self._add("\nWHERE ")
-                self._list([(query.ranking.condition.text, query.ranking.condition)])
+                self._writer.add("\nWHERE ", query.ranking.condition)
             return
         if query.selected is None:
-            self._add(f"\nFROM {self._source()}" + ("\nGROUP BY " if query.group_by else ""))
-            self._list((clause.text, clause) for clause in query.group_by)
+            grouping = "\nGROUP BY " if query.group_by else ""
+            self._writer.add(f"\nFROM {self._source()}{grouping}", *query.group_by)
             conditions = [condition.clause for condition in query.having]
             before = "\nHAVING "
         else:
             below, selection = query.selected
-            self._add("\nFROM (")
+            self._writer.add("\nFROM (")
             self._write(below)
-            self._add(")")
+            self._writer.add(")")
             conditions = list(selection.conditions)
             before = "\nWHERE "
         if conditions and alone is None:
-            self._add(before)
-            self._list((clause.text, clause) for clause in conditions)
+            self._writer.add(before, *conditions)
 
     def _ranked(self, ranking: RankingClause) -> None:
         """Adds what a ranking selects from; places are constants there, as they have the same type."""
         if ranking.inner is None:
-            self._add(f"\nFROM {self._source()}")
+            self._writer.add(f"\nFROM {self._source()}")
             return
-        self._add("\nFROM (SELECT ")
-        self._list((clause.text, clause) for clause in ranking.inner)
-        self._add(f"\nFROM {self._source()})")
+        self._writer.add("\nFROM (SELECT ", *ranking.inner)
+        self._writer.add(f"\nFROM {self._source()})")
 
     def _source(self) -> str:
         below, stream = self._query.below, self._stream
@@ -105,22 +97,10 @@ class QueryTexts:
             stream = f"(SELECT {', '.join(map(quote, self._query.columns))} FROM {stream})"
         return stream if below is None else f"(SELECT {', '.join(map(_item, below))} FROM {stream})"
 
-    def _begin(self, text: str) -> None:
-        self._written, self._length, self._pieces = [], 0, []
-        self._add(text)
-
-    def _add(self, text: str) -> None:
-        self._written.append(text)
-        self._length += len(text)
-
-    def _list(self, items: Iterable[tuple[str, Clause]]) -> None:
-        for number, (text, clause) in enumerate(items):
-            self._add(", " if number else "")
-            self._pieces.append((self._length, self._length + len(text), clause))
-            self._add(text)
-
     def _finished(self) -> PlacedText:
-        return PlacedText("".join(self._written), tuple(self._pieces), self._query.window_clause)
+        written = self._writer.finished(self._query.window_clause)
+        self._writer = PlacedWriter()
+        return written
 
 
 def _kept(query: WindowQuery) -> list[str]:
