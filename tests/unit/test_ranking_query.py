@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import SqlError, UnsupportedError
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.ingest.explaining import state_warning, state_words
 from penstock.spark.ingest.window_views import window_query
 from penstock.spark.storage.bindings import RunningDefinition
@@ -112,6 +112,17 @@ def test_a_frame_is_told_from_a_name(frame: str) -> None:
 def test_other_refusals(text: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         parse_query(text)
+
+
+def test_a_query_that_begins_with_qualify_is_refused() -> None:
+    with pytest.raises(SqlError, match="Expected SELECT here"):
+        parse_query(f"QUALIFY {PLACE} = 1")
+
+
+def test_a_selection_names_the_column_that_was_meant() -> None:
+    below = parse_query("SELECT k, count(*) AS total FROM s GROUP BY k")
+    with pytest.raises(UnknownNameError, match="Column totl does not exist; did you mean total"):
+        flatten(parse_query("SELECT totl FROM v"), {"V": below})
 
 
 def test_names_in_qualify_may_have_the_name_of_the_source() -> None:

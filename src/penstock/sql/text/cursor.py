@@ -34,7 +34,9 @@ class Cursor:
         return self.tokens[self.position].text.upper() if self.position < len(self.tokens) else ""
 
     def place(self) -> tuple[int, int]:
-        """The offsets of the token here, or of the last one."""
+        """The offsets of the token here, or of the last one; of the whole text where there are none."""
+        if not self.tokens:
+            return 0, len(self.script)
         token = self.tokens[min(self.position, len(self.tokens) - 1)]
         return token.start, token.end + 1
 

@@ -71,7 +71,7 @@ class Over:
             for output in below.outputs
             if output.name is not None
         }
-        self._existing = ", ".join(output.name for output in below.outputs if output.name is not None)
+        self._known = [output.name for output in below.outputs if output.name is not None]
         self._unnamed = [output.clause.text.strip() for output in below.outputs if output.name is None]
 
     def rewrite(self, clause: Clause) -> str:
@@ -89,10 +89,8 @@ class Over:
             if found is not None:
                 text = text[:start] + found + text[column.end :]
             elif column.name.upper() not in BARE_FUNCTIONS:
-                near = meant(column.name, self._names.values())
-                message = (
-                    f"Column {column.name} does not exist{near} Existing columns: {self._existing or 'none'}"
-                )
+                near, known = meant(column.name, self._known), ", ".join(self._known) or "none"
+                message = f"Column {column.name} does not exist{near} Existing columns: {known}"
                 if self._unnamed:
                     message += f". {self._unnamed[0]} has no name: add AS name"
                 raise clause.error(UnknownNameError, message, start, column.end)
