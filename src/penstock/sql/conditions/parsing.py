@@ -28,7 +28,7 @@ from penstock.sql.conditions.nodes import (
     Operand,
 )
 from penstock.sql.text.cursor import Cursor
-from penstock.sql.text.lexing import COMPARISONS, NESTING, tokenize
+from penstock.sql.text.lexing import COMPARISONS, NESTING, outer, ranges, tokenize
 from penstock.sql.text.literals import (
     Kind,
     Literal,
@@ -342,21 +342,14 @@ class _Parser(Cursor):
             or self._closing(first + 1) != last - 1
         ):
             return None
-        separator = (
-            TokenType.IN
-            if function == "POSITION" and TokenType.IN in self.kinds[first:last]
-            else TokenType.COMMA
-        )
-        arguments: list[Operand] = []
-        begun = place = first + 2
-        while place < last:
-            if place == last - 1 or self.kinds[place] is separator:
-                if begun == place:
-                    return None
-                arguments.append(self._classified(begun, place))
-                begun = place + 1
-            place = self._closing(place) + 1 if self.kinds[place] in _OPENING else place + 1
-        return Call(function, tuple(arguments))
+        places = ranges(self.tokens, first + 2, last - 1)
+        within = outer(self.tokens[first + 2 : last - 1])
+        words = [first + 2 + at for at, token in within if token.token_type is TokenType.IN]
+        if function == "POSITION" and words:
+            places = [(first + 2, words[0]), (words[0] + 1, last - 1)]
+        if any(begin == end for begin, end in places):
+            return None
+        return Call(function, tuple(self._classified(*each) for each in places))
 
 
 def _literal(text: str, tokens: Sequence[Token]) -> Literal | None:

@@ -10,21 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Any
 
-from penstock.sql.conditions.nodes import (
-    Between,
-    Compare,
-    Condition,
-    Holds,
-    Is,
-    IsNull,
-    Junction,
-    Like,
-    Member,
-    Not,
-    Operand,
-    operands,
-)
+from penstock.sql.conditions.nodes import Condition, Operand, operands
 from penstock.sql.conditions.parsing import parse_condition
 from penstock.sql.text.literals import Kind, Literal, number, string
 
@@ -105,32 +93,18 @@ class _Filling:
         return position + self.shifts[bisect_right(self.template_ends, position)]
 
     def condition(self, node: Condition) -> Condition:
-        start, end = self.place(node.start), self.place(node.end)
-        match node:
-            case Compare():
-                return Compare(node.operator, self.operand(node.left), self.operand(node.right), start, end)
-            case Between():
-                low, high = self.operand(node.low), self.operand(node.high)
-                return Between(self.operand(node.operand), low, high, start, end)
-            case Member():
-                items = tuple(self.operand(item) for item in node.items)
-                return Member(self.operand(node.operand), items, start, end)
-            case Like():
-                escape = None if node.escape is None else self.operand(node.escape)
-                return Like(
-                    self.operand(node.operand), self.operand(node.pattern), escape, start, end, node.word
-                )
-            case IsNull():
-                return IsNull(self.operand(node.operand), start, end)
-            case Holds():
-                return Holds(self.operand(node.operand), start, end)
-            case Is():
-                return Is(self.condition(node.child), node.truth, start, end)
-            case Not():
-                return Not(self.condition(node.child), start, end)
-            case Junction():
-                children = tuple(self.condition(child) for child in node.children)
-                return Junction(children, node.conjunctive, start, end)
+        """A part of the template's tree, whose fields are operands, parts, places, or the same for all texts."""
+        fields = {name: self.field(name, getattr(node, name)) for name in node.__slots__}
+        return type(node)(**fields)
+
+    def field(self, name: str, value: Any) -> Any:
+        if name in ("start", "end"):
+            return self.place(value)
+        if isinstance(value, Operand):
+            return self.operand(value)
+        if isinstance(value, tuple):
+            return tuple(self.field("", each) for each in value)
+        return self.condition(value) if hasattr(value, "start") else value
 
     def operand(self, node: Operand) -> Operand:
         start, end = self.place(node.start), self.place(node.end)

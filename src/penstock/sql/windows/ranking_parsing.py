@@ -23,6 +23,7 @@ from penstock.sql.text.lexing import (
     tokenize,
 )
 from penstock.sql.text.parts import UNSUPPORTED, Item, Parts, split_query, unqualified
+from penstock.sql.unions.parsing import named_in_from
 from penstock.sql.windows.aggregate_calls import is_aggregate
 from penstock.sql.windows.group_expressions import Column, columns_of
 from penstock.sql.windows.query import (
@@ -87,13 +88,16 @@ class _Ranking:
         self.script = script
         self.call: RankingCall | None = None
 
-    def found(self, call: RankingCall) -> None:
-        """Takes in a call; all are one."""
-        if self.call is not None and call.spelled != self.call.spelled:
-            raise refused(
-                call.clause, "Several rankings in one view are not supported yet. Make each a view."
-            )
-        self.call = self.call or call
+    def without_calls(self, clause: Clause) -> tuple[Clause, bool]:
+        """A clause with `PLACE` for its calls, which are all one, and whether it has any."""
+        text, calls = without_calls(clause)
+        for call in calls:
+            self.call = self.call or call
+            if call.spelled != self.call.spelled:
+                raise refused(
+                    call.clause, "Several rankings in one view are not supported yet. Make each a view."
+                )
+        return text, bool(calls)
 
     def made(
         self,
@@ -166,11 +170,10 @@ class _Nested(_Ranking):
 
     def __init__(self, script: str, tokens: Sequence[Token], place: tuple[int, int]) -> None:
         super().__init__(script)
-        first, last = tokens[place[0]], tokens[place[1]]
-        _refuse_join(script, tokens[place[0] + 1 : place[1]])
-        self._inner = split_query(script, tokens[place[0] + 1 : place[1]])
-        name = Token(TokenType.VAR, _RANKED, first.line, first.col, first.start, last.end, [])
-        self._outer = split_query(script, [*tokens[: place[0]], name, *tokens[place[1] + 1 :]])
+        own = tokens[place[0] + 1 : place[1]]
+        _refuse_join(script, own)
+        self._inner = split_query(script, own)
+        self._outer = split_query(script, named_in_from(script, tokens, place, lambda _: _RANKED))
 
     def query(self) -> WindowQuery:
         inner, outer = self._inner, self._outer
@@ -181,10 +184,8 @@ class _Nested(_Ranking):
         )
         items = []
         for item in inner.items:
-            text, calls = without_calls(item.expression)
-            for call in calls:
-                self.found(call)
-            if calls and (text.text.strip() != PLACE or item.alias is None):
+            text, is_called = self.without_calls(item.expression)
+            if is_called and (text.text.strip() != PLACE or item.alias is None):
                 raise refused(
                     item.clause, "A place needs a name of its own, and nothing around it: AS place."
                 )
@@ -227,19 +228,17 @@ class _Qualified(_Ranking):
         _refuse_groups(parts)
         items, written = [], []
         for item in parts.items:
-            text, calls = without_calls(item.expression)
-            for call in calls:
-                self.found(call)
-            if calls and item.alias is None:
+            text, is_called = self.without_calls(item.expression)
+            if is_called and item.alias is None:
                 raise refused(item.clause, "A place needs a name: AS place.")
             items.append(replace(item, expression=text))
             named = (
-                f"{text.text.replace(PLACE, '1')} AS {quote(item.alias or '')}" if calls else item.clause.text
+                f"{text.text.replace(PLACE, '1')} AS {quote(item.alias or '')}"
+                if is_called
+                else item.clause.text
             )
             written.append(Clause(named, item.clause.script, item.clause.start))
-        condition, calls = without_calls(unqualified(self.script, self._condition, parts.qualifier))
-        for call in calls:
-            self.found(call)
+        condition, _ = self.without_calls(unqualified(self.script, self._condition, parts.qualifier))
         aliases = {
             item.alias.upper(): f"({item.expression.text.strip()})"
             for item in items
