@@ -277,7 +277,8 @@ def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
     """The tokens that are in no brackets, the brackets around others among them, and their places."""
     depth = 0
     for position, token in enumerate(tokens):
-        depth = max(0, depth - (token.token_type in _CLOSING))
+        # behind a parenthesis that closes nothing, nothing is outside of brackets
+        depth -= token.token_type in _CLOSING and (depth > 0 or token.token_type is TokenType.R_PAREN)
         if depth == 0:
             yield position, token
         depth += token.token_type in _OPENING
