@@ -104,7 +104,7 @@ def virtual(
 def apart(run: Run) -> float:
     """Mean seconds between batches that had tuples."""
     moments = [moment(each) for each in run.events("batch") if each["tuples"]]
-    return (moments[-1] - moments[0]) / (len(moments) - 1)
+    return (moments[-1] - moments[0]) / max(1, len(moments) - 1)
 
 
 def game(spark: SparkSession, seconds: float) -> dict[str, Sides]:

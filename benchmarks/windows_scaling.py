@@ -63,13 +63,24 @@ class Measured:
 def sessions(slots: int | None) -> Iterator[SparkSession]:
     """A session with so many slots in one process; None: on a cluster of two workers."""
     if slots is not None:
-        spark = build_session(f"local[{slots}]", CONF, "windows_scaling")
-        yield spark
-        spark.stop()
+        with session(f"local[{slots}]") as spark:
+            yield spark
         return
-    with tempfile.TemporaryDirectory() as data, StandaloneCluster(Path(data), memory="3g") as cluster:
-        spark = build_session(cluster.url, CONF, "windows_scaling")
+    with (
+        tempfile.TemporaryDirectory() as data,
+        StandaloneCluster(Path(data), memory="3g") as cluster,
+        session(cluster.url) as spark,
+    ):
         yield spark
+
+
+@contextmanager
+def session(master: str) -> Iterator[SparkSession]:
+    """A session that ends with the block."""
+    spark = build_session(master, CONF, "windows_scaling")
+    try:
+        yield spark
+    finally:
         spark.stop()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, groupby, pairwise
 from typing import Generic, Protocol, TypeVar
 
@@ -25,6 +25,8 @@ _KEPT_BYTES = 8 << 20
 _PORTION_BYTES = 32 << 20
 #: windows of several views are merged together as long as they hold so little, when each merge takes its time whatever it merges
 _TOGETHER_BYTES = 4 << 20
+#: windows are compared with what was said of them when they have so many rows
+_BLOCK_ROWS = 1 << 18
 
 
 class MergedWindows:
@@ -142,6 +144,20 @@ class KnownWindows(Generic[_Kind]):
         yield merged, first
         for portion in chain([] if second is None else [second], several):
             yield self._merge(portion), portion
+
+
+def in_blocks(windows: Iterable[tuple[int, pa.Table]]) -> Iterator[dict[int, pa.Table]]:
+    """The rows of windows by their ends, of some windows at a time."""
+    block: dict[int, pa.Table] = {}
+    held = 0
+    for end, rows in windows:
+        block[end] = rows
+        held += rows.num_rows
+        if held >= _BLOCK_ROWS:
+            yield block
+            block, held = {}, 0
+    if block:
+        yield block
 
 
 def portions(windows: Sequence[_Window], size: Callable[[_Window], int]) -> Iterator[list[_Window]]:

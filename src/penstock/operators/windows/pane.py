@@ -192,6 +192,10 @@ class Pane:
         rest = self._tables[self._grouped.tables :]
         return None if rest and rest[0].oldest <= arrival else self._grouped.by(arrival)
 
+    def forget_groups(self) -> None:
+        """Frees what `grouped` remembers."""
+        self._grouped = None
+
     @property
     def arrivals(self) -> dict[int, int]:
         """How many rows, values included, arrived when."""

@@ -27,6 +27,8 @@ Ints = npt.NDArray[np.int64]
 PANE = "pane"
 #: bytes of a pane whose parts are kept until the panes change
 _SHARED_BYTES = 8 << 20
+#: bytes of the panes of which a row a group is remembered
+_REMEMBERED_BYTES = 64 << 20
 #: so many rows of a pane are merged with those of a window's other panes, not before
 _FEW_ROWS = 256
 #: ... nor where so few are of one group; rows of one arrival are of different groups
@@ -53,6 +55,9 @@ class Panes:
         self._windows = KnownWindows(self._bytes_of, self._merged_windows)
         self._looked_back = KnownWindows(self._sampled_bytes_of, self._look_back)
         self._parted: dict[tuple[int, int], Parted] = {}
+        #: panes that remember rows of groups, and their bytes, in order of the last question
+        self._remembered: dict[Pane, int] = {}
+        self._remembered_bytes = 0
         self._ends: dict[Windows, npt.NDArray[np.int64]] = {}
         self._newest: dict[tuple[int, int], int] = {}
         self._halvings: dict[tuple[int, int], int] = {}
@@ -245,9 +250,28 @@ class Panes:
     def _grouped(self, start: int) -> Content:
         """A pane's rows without arrivals, for all windows that hold it."""
         pane = self._panes[start]
-        if pane.nbytes <= _SHARED_BYTES and self._is_merged_first(pane.rows, pane.arrivals.values()):
-            return pane.grouped(self._parts, self.keys)
-        return pane.content.without_arrivals()
+        # deviations say something else in the last bits where they are merged step by step
+        if pane.nbytes > _SHARED_BYTES or self._parts.moments:
+            return self.without_arrivals(pane.content)
+        if not self._is_merged_first(pane.rows, pane.arrivals.values()):
+            return pane.content.without_arrivals()
+        self._remember(pane)
+        return pane.grouped(self._parts, self.keys)
+
+    def _remember(self, pane: Pane) -> None:
+        """Of the panes that were asked for last the rows of groups are remembered."""
+        self._forget(pane)
+        self._remembered[pane] = pane.nbytes
+        self._remembered_bytes += pane.nbytes
+        while self._remembered_bytes > _REMEMBERED_BYTES:
+            old = next(iter(self._remembered))
+            old.forget_groups()
+            self._forget(old)
+
+    def _forget(self, pane: Pane | None) -> None:
+        """A pane is not there any more, or remembers nothing."""
+        if pane is not None:
+            self._remembered_bytes -= self._remembered.pop(pane, 0)
 
     def without_arrivals(self, content: Content) -> Content:
         """Some rows of a pane without arrivals, for all windows that hold it."""
@@ -279,7 +303,7 @@ class Panes:
         """Forgets the panes that start before, but for some."""
         self.forget_shared()
         for old in [each for each in self._panes if each < start and (but is None or each not in but)]:
-            del self._panes[old]
+            self._forget(self._panes.pop(old))
             self._changed.add(old)
 
     def take_changes(self) -> dict[int, PaneChange]:
@@ -294,11 +318,13 @@ class Panes:
     def put(self, start: int, pieces: Sequence[Content]) -> None:
         """A pane as it was stored."""
         self.forget_shared()
+        self._forget(self._panes.get(start))
         self._panes[start] = Pane.stored(pieces)
 
     def take_over(self, start: int, others: Panes) -> None:
         """A pane as others have it."""
         self.forget_shared()
+        self._forget(self._panes.get(start))
         self._panes[start] = others._panes[start]
 
 

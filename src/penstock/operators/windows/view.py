@@ -6,7 +6,7 @@ late tuples change (`corrector`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from penstock.operators.windows.content import Content
 from penstock.operators.windows.corrector import Changes, Corrector, Registered
 from penstock.operators.windows.judge import Judge, Judged
 from penstock.operators.windows.lifecycle import Beginning, Lifecycle, Told, WindowStates
-from penstock.operators.windows.merged_windows import Span
+from penstock.operators.windows.merged_windows import Span, in_blocks
 from penstock.operators.windows.selections import WindowPanes
 from penstock.operators.windows.slack import SlackPolicy, SlackState
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
@@ -194,7 +194,7 @@ class View:
         for end in ends:
             if end not in told:
                 self._closed_empty(end)
-        revised = self._revised(ends, dict(self._rows(ends)))
+        revised = self._revised(ends)
         return [revised[end] for end in ends if end in revised]
 
     def finish(self, until: int, slack: int) -> list[Answer]:
@@ -299,7 +299,6 @@ class View:
         state.frontier = until
         final = {end for end in due if end <= known and not self.windows.lacks(end)}
         self.judge.closed_final(sorted(final), self._clocks.newest)
-        rows = dict(self._rows(due))
         first = [end for end in due if end not in state.told]
         again = [end for end in due if end in state.told and end not in final]
         for end in sorted({*first, *again} - final):
@@ -307,10 +306,12 @@ class View:
                 self.judge.closed(end, self._clocks.at, slack)
             else:
                 self._begin(end, slack)
-        answers, answering = self._revised(again, rows), self._answering()
-        nothing = rows[first[0]].slice(0, 0) if first else None
-        for end in first:
-            answers[end] = answering(end, 0, rows[end], nothing, is_final=end in final)
+        answers, answering = self._revised(again), self._answering()
+        nothing: pa.Table | None = None
+        for end, rows in self._rows(first):
+            if nothing is None:
+                nothing = rows.slice(0, 0)
+            answers[end] = answering(end, 0, rows, nothing, is_final=end in final)
         return [answers[end] for end in due if end in answers]
 
     def _anticipate(self, until: int, slack: int) -> list[Answer]:
@@ -320,13 +321,12 @@ class View:
         due = {*self.windows.due(self._ends, until), *again}
         arrivals = zip(due, self._panes.newest_arrivals(due, size), strict=True)
         grown = sorted(end for end, newest in arrivals if end not in told or newest > told[end].arrival)
-        rows = dict(self._rows(grown))
-        answers = self._revised([end for end in grown if end in told], rows)
+        first = [end for end in grown if end not in told]
+        answers = self._revised([end for end in grown if end in told])
         answering = self._answering()
-        for end in grown:
-            if end not in told:
-                self._begin(end, slack)
-                answers[end] = answering(end, 0, rows[end], rows[end].slice(0, 0), is_final=False)
+        for end, rows in self._rows(first):
+            self._begin(end, slack)
+            answers[end] = answering(end, 0, rows, rows.slice(0, 0), is_final=False)
         return [answers[end] for end in grown if end in answers]
 
     def _begin(self, end: int, slack: int) -> None:
@@ -340,35 +340,39 @@ class View:
         self.judge.closed_empty(end)
         return told
 
-    def _revised(self, ends: Sequence[int], rows: Mapping[int, pa.Table]) -> dict[int, Answer]:
+    def _revised(self, ends: Sequence[int]) -> dict[int, Answer]:
         """The next revision of those windows, which were answered and are not final, in which anything has changed."""
         state, answering = self.windows.state, self._answering()
         answers = {}
-        for end, changes in self._changes(ends, rows).items():
-            told = state.told[end]
-            told.arrival = self._clocks.at
-            if changes.rows.num_rows:
-                told.revision += 1
-                answers[end] = answering(end, told.revision, changes.rows, changes.replaced, is_final=False)
+        for rows in in_blocks(self._rows(ends)):
+            for end, changes in self._changes(rows).items():
+                told = state.told[end]
+                told.arrival = self._clocks.at
+                if changes.rows.num_rows:
+                    told.revision += 1
+                    answers[end] = answering(
+                        end, told.revision, changes.rows, changes.replaced, is_final=False
+                    )
         return answers
 
-    def _changes(self, ends: Iterable[int], rows: Mapping[int, pa.Table]) -> dict[int, Changes]:
-        """How windows differ from what was said of them."""
+    def _changes(self, rows: Mapping[int, pa.Table]) -> dict[int, Changes]:
+        """How the rows of windows differ from what was said of them."""
         told = self.windows.state.told
-        return self.corrector.changes({end: told[end].arrival for end in ends}, rows)
+        return self.corrector.changes({end: told[end].arrival for end in rows}, rows)
 
     def _finalize(self, ends: Sequence[int], slack: int) -> list[Answer]:
         """Gives the final answer of windows that have been answered before."""
         self.judge.finish(ends, self._clocks.newest, slack)
-        rows, answering = dict(self._rows(ends)), self._answering()
+        answering = self._answering()
         answers = []
-        for end, changes in sorted(self._changes(ends, rows).items()):
-            told = self.windows.state.told.pop(end)
-            self.corrector.drop(end)
-            replaced = changes.others
-            if changes.replaced.num_rows:
-                replaced = pa.concat_tables([changes.replaced, changes.others])
-            answers.append(answering(end, told.revision + 1, rows[end], replaced, is_final=True))
+        for rows in in_blocks(self._rows(ends)):
+            for end, changes in sorted(self._changes(rows).items()):
+                told = self.windows.state.told.pop(end)
+                self.corrector.drop(end)
+                replaced = changes.others
+                if changes.replaced.num_rows:
+                    replaced = pa.concat_tables([changes.replaced, changes.others])
+                answers.append(answering(end, told.revision + 1, rows[end], replaced, is_final=True))
         return answers
 
     def _rows(self, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
