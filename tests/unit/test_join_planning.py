@@ -17,14 +17,18 @@ from penstock.operators.runs.run import Run, RunPlan, write_run
 from penstock.optimizer.join_measures import StepCount
 from penstock.plan.joins import (
     Argument,
+    Comparison,
     JoinColumn,
     JoinInput,
     JoinKey,
     JoinOutput,
     JoinPlan,
+    Operator,
+    OptionalJoin,
     TimeBound,
     UserPredicate,
 )
+from penstock.plan.times import BEFORE_ALL
 from penstock.settings import Settings
 from penstock.spark.lanes.joins.explaining import explain_first, standing_document
 from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
@@ -230,6 +234,19 @@ def test_explain_names_what_users_functions_judge() -> None:
     )
     told = explain_first(replace(PLAN, predicates=judged), 4)
     assert told[6] == "  checked last, by your functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
+
+
+def test_explain_names_what_remains_of_old_versions() -> None:
+    bounds, keys = (TimeBound(0, 1, BEFORE_ALL, -2_000_000),), (JoinKey(("0_0", "0_1"), pa.int64()),)
+    plan = replace(
+        PLAN, inputs=PLAN.inputs[:2], keys=keys, bounds=bounds, optional=(1,), kind=OptionalJoin.AS_OF
+    )
+    assert explain_first(plan, 2)[2:4] == [
+        "  the newest row of a1 by its key, 2 s or more before a0",
+        "  of rows of a1 beyond the history, the newest row of each key remains",
+    ]
+    compared = replace(plan, comparisons=(Comparison("0_0", Operator.LESS, "0_1"),))
+    assert explain_first(compared, 2)[3] == "  of rows of a1 beyond the history, all rows remain"
 
 
 def test_a_stream_that_lags_by_a_cut_is_not_taken_to_have_no_partners(planner: JoinPlanner) -> None:

@@ -159,7 +159,7 @@ class JoinPlan:
     """A join view.
 
     Every two streams among the inputs have a bound, so that what a tuple may still meet is finite. The lower one of an ASOF JOIN may
-    be `BEFORE_ALL`: all that is old then remains in the log.
+    be `BEFORE_ALL`, see `keeps_newest`.
 
     Attributes:
         name: the view's.
@@ -209,6 +209,14 @@ class JoinPlan:
         """Whether partners in the last input may have any age."""
         right = len(self.inputs) - 1
         return self.is_as_of and any(each.right == right and each.lower <= BEFORE_ALL for each in self.bounds)
+
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether of old versions only the newest one of each key matters. Where conditions compare it with a left row, an older
+        version may satisfy them."""
+        own = {column.name for column in self.inputs[-1].columns}
+        compared = any(own & {each.left, each.right} for each in self.comparisons)
+        return self.looks_back_forever and not compared
 
     @property
     def looks_up(self) -> bool:

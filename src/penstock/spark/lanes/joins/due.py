@@ -101,11 +101,13 @@ class DueTimes:
         return due.after < due.until and furthest is not None and furthest > due.after
 
     def needed(self, after: int) -> dict[str, int]:
-        """By stream: tuples with an event time not before this are needed for what is not due yet, microseconds."""
+        """By stream: tuples with an event time not before this are needed for what is not due yet, microseconds; bases of versions,
+        see `VersionBases`, are left out."""
         anchor = self._plan.anchor
         needed = {self._left_name: after + 1}
         for number, each in enumerate(self._plan.inputs):
-            for bound in bounds_of(self._plan, number, (anchor,)):
+            is_in_bases = self._plan.keeps_newest and number in self._plan.optional
+            for bound in () if is_in_bases else bounds_of(self._plan, number, (anchor,)):
                 oldest = max(BEFORE_ALL, after + 1 + bound.lower)
                 needed[each.relation] = min(oldest, needed.get(each.relation, oldest))
         return needed

@@ -41,7 +41,9 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
     for bound in plan.bounds:
         left, right = plan.inputs[bound.left].alias, plan.inputs[bound.right].alias
         if plan.looks_back_forever:
+            kept = "the newest row of each key remains" if plan.keeps_newest else "all rows remain"
             yield f"  the newest row of {right} by its key, {-bound.upper / 1e6:g} s or more before {left}"
+            yield f"  of rows of {right} beyond the history, {kept}"
         else:
             yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
     left_to_spark = [

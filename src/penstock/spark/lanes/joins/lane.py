@@ -43,6 +43,7 @@ from penstock.spark.lanes.joins.progress import STREAMS, StreamProgress, followe
 from penstock.spark.lanes.joins.static_runs import StaticRuns
 from penstock.spark.lanes.joins.statistics import PlanStatistics
 from penstock.spark.lanes.joins.task import CellReport, CellTask, StreamRuns, TableRuns
+from penstock.spark.lanes.joins.versions import VERSIONS, VersionBases, base_of
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.row_log import PROGRESS
@@ -104,15 +105,9 @@ class JoinLane(CutLane):
         }
         declared = {begun.stream: begun.entry for begun in registered.beginnings}
         self._beginnings = ViewBeginnings(declared, self.readers, self._first_batch)
-        self._static = StaticRuns(
-            context.spark,
-            self.plan,
-            registered.shares,
-            tables,
-            context.layout,
-            context.events,
-            self.name,
-        )
+        shares, layout = registered.shares, context.layout
+        self._static = StaticRuns(context.spark, self.plan, shares, tables, layout, context.events, self.name)
+        self._bases = VersionBases(self.plan, shares, layout, self.name, self._demands, declared)
         self._view = registered.definition.name
         self._kind = view_kind(registered.number, self._view)
         self._explosions = Explosions(self.plan, self.name, self._view, context.events)
@@ -137,20 +132,23 @@ class JoinLane(CutLane):
         }
         if self._due_times is not None:
             orders[DUE] = due_document(self._due_times.due(self._due_before(), until))
+        if self._bases.is_kept:
+            orders[VERSIONS] = self._bases.newest().document()
         return orders
 
     def held_from(self, stream: str, before: Reach) -> int:
         """The first entry with tuples that are needed for left ones that are not due yet."""
         needed = {} if self._due_times is None else self._due_times.needed(self._due_before())
+        in_no_base = self._bases.held_from(stream)
         if stream not in needed:
-            return super().held_from(stream, before)
+            return in_no_base
         reader = self.readers[stream]
         if stream not in self._held:
             self._held[stream] = int(reader.readers().get(self.name, {}).get(SINCE, reader.first))
         held = max(reader.first, self._held[stream])
         begun = self._beginnings.first(stream, held - 1, before.entry)
         self._held[stream] = reader.first_reaching(needed[stream], begun - 1, before.entry)
-        return self._held[stream]
+        return min(in_no_base, self._held[stream])
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Joins what is new."""
@@ -185,7 +183,9 @@ class JoinLane(CutLane):
         if dues:
             self._due_until = [each.until for each in dues]
             figures[DUE] = self._due_until if len(dues) > 1 else self._due_until[0]
-        return CutAnswer(made, figures, puts=self._statistics.due(self.planner, self.predicates))
+        compacted = self._bases.compacted(cut, self._runs, self.readers, self._beginnings, dues, self.jobs)
+        puts = {**self._statistics.due(self.planner, self.predicates), **compacted.puts}
+        return CutAnswer(made, figures, puts=puts, done=compacted.done)
 
     def _due_before(self) -> list[int]:
         """Up to which event time tuples were due with the last cut, by side; empty before the first."""
@@ -223,11 +223,11 @@ class JoinLane(CutLane):
         lacks: dict[int, int] = {}
         for runs, demand in self._demands.items():
             moment = cut.since[self._relation(runs)].lacks.get(demand)
-            # what partners of any age may be is held
+            # what partners of any age may be is held, or is in the base
             is_held = self.plan.looks_back_forever and runs.input in self.plan.optional
             if moment is not None and not is_held:
                 lacks[runs.input] = max(moment, lacks.get(runs.input, moment))
-        return lacks
+        return self._bases.with_lacks(base_of(cut), lacks)
 
     def _made(
         self,
@@ -381,9 +381,10 @@ class JoinLane(CutLane):
                 continue
             stream = self._relation(each.runs)
             before = cut.before[stream].entry
-            begun = self._beginnings.first(stream, cut.since[stream].entry - 1, before)
+            files, last = self._bases.files(base_of(cut), each.runs)
+            begun = self._beginnings.first(stream, max(cut.since[stream].entry - 1, last), before)
             first = self.readers[stream].first_reaching(span.oldest, begun - 1, before)
-            yield replace(each, old=self._runs[each.runs].find(first - 1, before))
+            yield replace(each, old=self._runs[each.runs].find(first - 1, before), base=files)
 
 
 def _told(action: Action) -> dict[str, object]:

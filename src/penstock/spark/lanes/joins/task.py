@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -43,15 +43,19 @@ class StreamRuns:
         runs: of which input, by which key.
         new: where the tuples of the cut's entries are.
         old: where those of the entries before them are that are needed; None: of none.
+        base: by cell runs with the versions of entries that have left the log, see `VersionBases`.
     """
 
     runs: KeptRuns
     new: FoundRuns
     old: FoundRuns | None = None
+    base: Mapping[int, Sequence[StorePath]] = field(default_factory=dict)
 
-    def open(self) -> InputRuns:
-        """Maps them into memory."""
-        return InputRuns(_slices(self.new), () if self.old is None else _slices(self.old))
+    def open(self, cell: int | None = None) -> InputRuns:
+        """Maps them into memory; those of the base are a cell's."""
+        old = () if self.old is None else _slices(self.old)
+        based = (RunSlice(open_run(path), -1, 0) for path in self.base.get(-1 if cell is None else cell, ()))
+        return InputRuns(_slices(self.new), (*old, *based))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class TableRuns:
     runs: KeptRuns
     path: StorePath
 
-    def open(self) -> InputRuns:
+    def open(self, cell: int | None = None) -> InputRuns:  # noqa: ARG002
         """Maps it into memory."""
         return InputRuns((), (RunSlice(open_run(self.path), -1, 0),))
 
@@ -142,7 +146,7 @@ class CellTask:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
         began = time.thread_time()
         stage = RowStage(self.plan, self.kind, self.store)
-        inputs = self._open()
+        inputs = self._open(place.cell)
         join, batches = self._joined(place, inputs)
         users = UserPredicates(self.predicates)
         marks = (OP, ROW) if self.plan.withdraws else ()
@@ -174,7 +178,7 @@ class CellTask:
             tell: is told at the end what the steps did, the same for what their pieces cost, and the processor time of it all.
         """
         began = time.thread_time()
-        inputs = self._open()
+        inputs = self._open(place.cell)
         join, batches = self._joined(place, inputs)
         yield from batches
         tell(_counted(join), tuple(self._work(join, inputs, place.cell)), time.thread_time() - began)
@@ -216,11 +220,11 @@ class CellTask:
             stripe=place.stripe,
         ).batches()
 
-    def _open(self) -> list[dict[int | None, InputRuns]]:
+    def _open(self, cell: int) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
         found: list[dict[int | None, InputRuns]] = [{} for _ in self.plan.inputs]
         for each in self.inputs:
-            found[each.runs.input][each.runs.key] = each.open()
+            found[each.runs.input][each.runs.key] = each.open(cell)
         return found
 
     def _work(

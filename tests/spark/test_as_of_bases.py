@@ -1,0 +1,99 @@
+"""ASOF JOIN without a lower bound: the newest version of each key outlives the log of the versions, over restarts and repeated cuts."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from test_as_of_joins import OUTPUTS, asof
+
+from joined_inputs import Inputs, answered, multiset
+from penstock.monitor.verification import verify
+from penstock.spark.engine import Engine
+from penstock.spark.lanes.joins.lane import JoinLane
+from penstock.spark.lanes.joins.versions import Base
+from penstock.spark.log import ingest_log
+from penstock.spark.log.stream_log import SEGMENT, LogReader
+from penstock.spark.storage.formats import STATIC
+from penstock.spark.storage.layout import Layout
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
+__all__ = ["asof"]
+
+#: entries of a segment here: those of an earlier run leave the history during a later one, and none of its own do
+FEW = 8
+VIEWS = {
+    "newest": f"SELECT {OUTPUTS} FROM flights l ASOF JOIN weather r MATCH_CONDITION (l.ts >= r.ts) ON l.k = r.k",
+    "or_none": f"SELECT {OUTPUTS} FROM flights l LEFT ASOF JOIN weather r MATCH_CONDITION (r.ts < l.ts) "
+    "ON l.x = r.x AND l.name = r.name AND r.n > 1 AND l.n < 5",
+    "behind_a_table": f"SELECT {OUTPUTS}, a.x AS ax FROM flights l JOIN airports a ON l.n = a.n "
+    "LEFT ASOF JOIN weather r MATCH_CONDITION (l.ts - INTERVAL 1 SECOND >= r.ts) ON a.k = r.k",
+}
+
+
+@pytest.fixture
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries leave the history soon."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("penstock.spark") and getattr(module, "SEGMENT", None) == SEGMENT:
+            monkeypatch.setattr(module, "SEGMENT", FEW)
+    monkeypatch.setattr(ingest_log, "_TIDY_EVERY", 1)
+
+
+@pytest.mark.usefixtures("asof", "short_segments")
+def test_versions_outlive_the_log(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = set()
+    answer = JoinLane.answer
+
+    def answer_twice(lane, cut, store):  # type: ignore[no-untyped-def]
+        found = answer(lane, cut, store)
+        if any(document == lane._bases._place for document in found.puts) and lane.name not in failed:
+            failed.add(lane.name)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return found
+
+    monkeypatch.setattr(JoinLane, "answer", answer_twice)
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(5))
+    script = re.sub(r"max_files_per_trigger '\d+'", "max_files_per_trigger '1'", inputs.script())
+    layout = Layout.of(tmp_path / "out", None)
+    log = LogReader(layout.log("weather"))
+    bases: dict[str, Base] = {}
+    for files, history in ((9, 10_000), (3, 0), (3, 0), (1, 0), (1, 0)):
+        inputs.feed(files)
+        begun = log.last
+        run = answered(
+            Engine(spark, history_seconds=history).execute(script).add_views(VIEWS), tmp_path / "out"
+        )
+        # its first entry says that the stream goes on
+        assert log.kept().since <= begun + 2, "what this run brought is still in the history"
+        inputs.register(spark)
+        for whole in ("flights", "weather"):
+            spark.createDataFrame(pa.concat_tables(inputs.tuples[whole])).createOrReplaceTempView(whole)
+        for name, text in VIEWS.items():
+            if name == "behind_a_table":
+                spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")
+            assert multiset(run.results(name)) == multiset(spark.sql(text)), name
+        cuts = [each["figures"]["views"] for each in run.events("cut")]
+        assert sum(own.get("beyond_history", 0) for each in cuts for own in each.values()) == 0
+        lanes = [name for name in layout.lanes.names() if name.startswith("joins.")]
+        right = {name: max(layout.static_versions(name).numbers(), default=-1) for name in lanes}
+        bases = {
+            name: Base.of((STATIC.read(layout.static_versions(name)[number]) or {}).get("base"))
+            for name, number in right.items()
+        }
+        run.stop()
+    assert log.first >= FEW, "old entries have gone"
+    assert len(bases) == len(VIEWS)
+    assert all(base.entry >= log.first - 1 for base in bases.values())
+    assert failed == set(bases), "each has made a base twice"
+    stored = {each.name for name in bases for each in layout.log_store.list(f"_lanes/{name}/static/versions")}
+    assert stored == {file.name for base in bases.values() for file in base.files}
+    assert not verify(tmp_path / "out").faults
