@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forms import examples
-from join_cases import Case, cases, expected, expected_left_joined, joined, left_joined
+from join_cases import Case, cases, cuts_of, expected, expected_left_joined, joined, left_joined, tasks_of
+from penstock.operators.joins.beyond import pairs_beyond
 from penstock.plan.joins import OptionalJoin
 from penstock.plan.times import BEFORE_ALL
 
@@ -58,3 +59,17 @@ def test_rows_of_joins_with_an_optional_table_are_those_over_all_tuples(
 ) -> None:
     case = data.draw(cases(optional="table", kind=kind))
     assert list(left_joined(case, [0] * 4)) == list(expected_left_joined(case, [0] * 4))
+
+
+@settings(deadline=None, max_examples=examples(120), suppress_health_check=LARGE)
+@given(case=cases(optional="stream", kind=OptionalJoin.FULL), further=st.tuples(*[st.integers(0, 9)] * 2))
+def test_pairs_beyond_the_bound_are_counted_once(case: Case, further: tuple[int, int]) -> None:
+    (bound,) = case.plan.bounds
+    wider = replace(bound, lower=bound.lower - further[0], upper=bound.upper + further[1])
+    plan = replace(case.plan, wider=(wider,))
+    counted = sum(
+        pairs_beyond(plan, cell, inputs, stripe)
+        for _, inputs in cuts_of(case)
+        for cell, stripe in tasks_of(case)
+    )
+    assert counted == expected(replace(case, plan=plan.widened)).total() - expected(case).total()

@@ -252,6 +252,8 @@ def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     if view.get("beyond_history"):
         late = counted(view["beyond_history"], "tuple")
         yield f"  {late} arrived after partners may have been deleted (setting history_seconds)"
+    if view.get("beyond_ttl"):
+        yield f"  left out by STATE_TTL, of those up to twice as far apart: {counted(view['beyond_ttl'], 'pair')}"
     for table, known in (view.get("tables") or {}).items():
         yield from _static_table(table, known)
     if behind := not_joined(view):

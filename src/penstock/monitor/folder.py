@@ -30,8 +30,8 @@ from penstock.stores.processes import is_running
 
 #: quarantined records of a stream that are looked through for samples, the newest
 _LOOKED_THROUGH = 1000
-#: what cuts count of a join view; `withdrawn` of a LEFT JOIN with a stream only
-_JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "withdrawn")
+#: what cuts count of a join view; `beyond_ttl` with STATE_TTL only, `withdrawn` of a LEFT JOIN with a stream
+_JOIN_COUNTS = ("rows", "raised", "untimed", "beyond_history", "beyond_ttl", "withdrawn")
 #: states in which a run left its folder on purpose
 _LEFT = ("ended", "stopped", "failed", "refused")
 

@@ -152,6 +152,11 @@ JOINS = (
         "beyond_history",
     ),
     counter(
+        "penstock_join_pairs_beyond_ttl",
+        "Pairs left out by STATE_TTL, of those up to twice as far apart.",
+        "beyond_ttl",
+    ),
+    counter(
         "penstock_join_withdrawn_rows", "Rows withdrawn, because a partner was found later.", "withdrawn"
     ),
     Family(

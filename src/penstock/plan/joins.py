@@ -175,6 +175,7 @@ class JoinPlan:
             says of that input only which of its tuples match.
         predicates: conditions that users' functions judge, after all others.
         kind: how the optional input is joined; ignored without one.
+        wider: of two inputs that the hint STATE_TTL bounds, the bound up to which pairs beyond are counted.
     """
 
     name: str
@@ -188,6 +189,12 @@ class JoinPlan:
     filters: tuple[str, ...] = ()
     predicates: tuple[UserPredicate, ...] = ()
     kind: OptionalJoin = OptionalJoin.LEFT
+    wider: tuple[TimeBound, ...] = ()
+
+    @property
+    def widened(self) -> JoinPlan:
+        """The same with the bounds up to which pairs are counted."""
+        return replace(self, bounds=self.wider) if self.wider else self
 
     @property
     def has_optional_stream(self) -> bool:

@@ -94,7 +94,9 @@ def bind_join(
     refuse_unjoined(inputs, (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
-    bounds = bound_streams(inputs, every, matching if is_bound else None, kept.host, host.time_zone, match)
+    bounds = bound_streams(
+        inputs, every, matching if is_bound else None, kept.host, host.time_zone, query.hints, match
+    )
     if match is not None:
         refuse_without_key(matching, inputs[-1].source, len(inputs) - 1)
     users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
@@ -131,8 +133,21 @@ def bind_join(
         tuple(filters),
         tuple(users.predicates) if users is not None else (),
         _KINDS.get(word, OptionalJoin.LEFT),
+        bounds.wider,
     )
-    return plan, [*conditions.warnings, *_pattern_warnings(query)]
+    return plan, [*_left_out(query, plan), *conditions.warnings, *_pattern_warnings(query)]
+
+
+def _left_out(query: JoinQuery, plan: JoinPlan) -> Iterator[str]:
+    """Yield what STATE_TTL leaves out."""
+    if query.hints.state_ttl is None:
+        return
+    length = f"{query.hints.state_ttl / 1e6:g} s"
+    counted = f" Pairs up to {length} further apart are counted (beyond_ttl)." if plan.wider else ""
+    yield (
+        f"STATE_TTL: two streams without a bound meet where their event times are at most {length} apart; other pairs are left out."
+        f"{counted}"
+    )
 
 
 def _pattern_warnings(query: JoinQuery) -> Iterator[str]:

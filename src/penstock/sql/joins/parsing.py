@@ -105,14 +105,15 @@ class _JoinSplitter(VersionSplitter):
         if self.distinct is not None:
             place = self.distinct
             raise place.error(UnsupportedError, f"DISTINCT is not supported yet. {self.allowed}")
-        if hints:
-            message = "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; a join view has none."
-            raise SqlError(message, self.script, hints.start, hints.end)
+        for name, (start, end) in hints.places.items():
+            if name != "STATE_TTL":
+                message = f"{name} needs GROUP BY; a join view has none. Allowed in a join view: STATE_TTL('1 hour')."
+                raise SqlError(message, self.script, start, end)
         sources = [self._named()]
         while (kind := self.kind()) in _JOINS or kind is TokenType.COMMA:
             sources.append(self._joined(sources))
         where = self._where(sources)
-        return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where)
+        return JoinQuery(tuple(sources), tuple(map(self._checked, items)), where, hints)
 
     def _named(self) -> JoinSource:
         """The name of an input and its alias."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.hints import Hints
 from penstock.sql.text.parts import Item
 from penstock.sql.text.query import SelectQuery
 
@@ -94,12 +95,14 @@ class JoinQuery:
         sources: the inputs in the order of the text.
         items: the SELECT list.
         where: the condition after WHERE.
+        hints: STATE_TTL bounds the event times of streams that no condition bounds.
         selected: of a selection over a join view, flattened: the selections over the join, the one on its rows first.
     """
 
     sources: tuple[JoinSource, ...]
     items: tuple[Item, ...]
     where: Clause | None
+    hints: Hints = field(default_factory=Hints)
     selected: tuple[SelectQuery, ...] = ()
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from penstock.sql.joins.bounds import DifferenceBounds
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, row_text
 from penstock.sql.joins.times import EventTimes, Length
+from penstock.sql.text.hints import Hints
 from penstock.sql.text.lexing import quote
 
 
@@ -27,10 +28,12 @@ class BoundStreams:
     Attributes:
         bounds: of every two streams.
         exact: the conjuncts that say no more than these bounds do.
+        wider: where the hint STATE_TTL bounds the only two inputs, the bound with twice its length.
     """
 
     bounds: tuple[TimeBound, ...]
     exact: tuple[Conjunct, ...]
+    wider: tuple[TimeBound, ...] = ()
 
 
 def refuse_unjoined(inputs: Sequence[Input], conjuncts: Sequence[Conjunct]) -> None:
@@ -63,6 +66,7 @@ def bound_streams(
     matching: Sequence[Conjunct] | None,
     host: ExpressionHost,
     zone: str,
+    hints: Hints,
     match: Conjunct | None = None,
 ) -> BoundStreams:
     """The bounds that conditions set to the event times of every two streams.
@@ -74,12 +78,14 @@ def bound_streams(
             no such stream.
         host: Spark's analysis over joined rows.
         zone: the session's time zone.
-        match: which rows of an optional stream may be the newest one; they may have any age then.
+        hints: with STATE_TTL event times of two streams are at most so far apart where no condition says how far.
+        match: which rows of an optional stream may be the newest one; without STATE_TTL they may have any age.
 
     Raises:
         UnsupportedError: two streams without one, with the bound to add; or `match` does not compare their event times.
-        SqlError: bounds that contradict one another.
+        SqlError: bounds that contradict one another, or STATE_TTL where there is nothing to bound.
     """
+    ttl = hints.state_ttl
     streams = [number for number, each in enumerate(inputs) if not each.relation.is_static]
     shown = [each.time for each in inputs if each.time is not None and each.shows_time]
     types = host.types([row_text(column) for column in shown])
@@ -101,17 +107,53 @@ def bound_streams(
         if not any(each.later == optional for each in times.differences(match)) or match.operator == "=":
             raise not_by_time(match, inputs)
         for stream in streams:
-            if stream != optional and bounds.most(optional, stream) is None:
+            if ttl is None and stream != optional and bounds.most(optional, stream) is None:
                 bounds.add(optional, stream, -BEFORE_ALL)
-    for earlier, later in combinations(streams, 2):
-        known = bounds if later == optional else inner
-        if known.most(earlier, later) is None or known.most(later, earlier) is None:
-            raise _unbound(inputs[earlier], inputs[later], known)
+    lacking = [
+        each
+        for pair in combinations(streams, 2)
+        for each in (pair, pair[::-1])
+        if (bounds if optional in pair else inner).most(*each) is None
+    ]
+    if ttl is not None:
+        _fill(lacking, ttl, (inner, bounds), inputs, hints)
+    elif lacking:
+        first, second = sorted(lacking[0])
+        raise _unbound(inputs[first], inputs[second], bounds if second == optional else inner)
     if bounds.is_contradictory:
         clause = inputs[streams[-1]].source.clause
         raise clause.error(SqlError, "The bounds on event times contradict each other; no rows can match.")
     outer = tuple(each for each in bounds.bounds() if each.right == optional)
-    return BoundStreams((*inner.bounds(), *outer), tuple(exact))
+    every = (*inner.bounds(), *outer)
+    is_counted = ttl is not None and len(inputs) == 2 and match is None
+    return BoundStreams(every, tuple(exact), _wider(every[0], lacking, ttl or 0) if is_counted else ())
+
+
+def _fill(
+    lacking: Sequence[tuple[int, int]],
+    ttl: int,
+    known: tuple[DifferenceBounds, DifferenceBounds],
+    inputs: Sequence[Input],
+    hints: Hints,
+) -> None:
+    """Adds the bounds of STATE_TTL to those of inner joins and of all; between two streams only where conditions say nothing.
+
+    Raises:
+        SqlError: they say it of all streams.
+    """
+    if not lacking:
+        message = "Every two streams have a bound on event time, so STATE_TTL has no effect. Remove the hint."
+        raise SqlError(message, inputs[0].source.clause.script, *hints.places["STATE_TTL"])
+    inner, every = known
+    for earlier, later in lacking:
+        every.add(earlier, later, ttl)
+        inner.add(earlier, later, ttl)
+
+
+def _wider(bound: TimeBound, lacking: Sequence[tuple[int, int]], ttl: int) -> tuple[TimeBound]:
+    """The bound of two streams with twice the length of STATE_TTL."""
+    lower, upper = (ttl if pair in lacking else 0 for pair in ((1, 0), (0, 1)))
+    return (replace(bound, lower=bound.lower - lower, upper=bound.upper + upper),)
 
 
 def _length(text: str, host: ExpressionHost) -> Length | None:
@@ -156,7 +198,8 @@ def _unbound(first: Input, second: Input, bounds: DifferenceBounds) -> Unsupport
         place, word = "the query in IN", "WHERE" if other.on is None else "AND"
     message = (
         f"Streams {one.alias} and {other.alias} are joined without {which} on event time, so Penstock could "
-        f"never delete old tuples. Add a bound to {place}, such as: {word} {bound}"
+        f"never delete old tuples. Add a bound to {place}, such as: {word} {bound}. Or add the hint /*+ STATE_TTL('1 hour') */ behind "
+        "SELECT, to join rows whose event times are at most an hour apart."
     )
     return clause.error(UnsupportedError, message)
 

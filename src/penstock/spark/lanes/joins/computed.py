@@ -105,6 +105,7 @@ def reports_of(task: CellTask, frame: DataFrame) -> list[CellReport]:
                 work,
                 judged,
                 told["seconds"],
+                told["beyond"],
             )
         )
     return found
@@ -117,12 +118,13 @@ def _beside(task: CellTask) -> Path:
     return task.store.local / f"{context.taskAttemptId()}.json"
 
 
-def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds: float) -> None:
+def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds: float, beyond: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     told = {
         "steps": [astuple(each) for each in steps],
         "work": [astuple(each) for each in work],
         "seconds": seconds,
+        "beyond": beyond,
     }
     path.write_text(json.dumps(told))
 

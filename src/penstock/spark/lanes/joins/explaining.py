@@ -46,6 +46,8 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
             yield f"  of rows of {right} beyond the history, {kept}"
         else:
             yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
+    for bound in plan.wider:
+        yield f"  STATE_TTL: pairs {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s apart that the bound leaves out are counted"
     left_to_spark = [
         *plan.residual,
         *plan.filters,

@@ -171,6 +171,8 @@ class JoinLane(CutLane):
             "beyond_history": self._beyond_history(cut, each_once),
         }
         self._explosions.note(cut.number, read, said["rows"])
+        if self.plan.wider:
+            said["beyond_ttl"] = sum(each.beyond for each in made)
         if self.plan.withdraws:
             said["withdrawn"] = sum(each.withdrawn for each in made)
         progress = progress_of(streams.values(), self._registered.number)
@@ -371,9 +373,10 @@ class JoinLane(CutLane):
         self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span], dues: Sequence[Due]
     ) -> Iterator[StreamRuns | TableRuns]:
         """The same with the older tuples of the streams in which partners of new ones may be, or that are due."""
-        needed = needed_spans(self.plan, new)
-        if self.plan.has_optional_stream:
-            needed = needed_outer(self.plan, new, dues or [Due(AFTER_ALL, AFTER_ALL)])
+        plan = self.plan.widened
+        needed = needed_spans(plan, new)
+        if plan.has_optional_stream:
+            needed = needed_outer(plan, new, dues or [Due(AFTER_ALL, AFTER_ALL)])
         for each in inputs:
             span = needed.get(each.runs.input)
             if isinstance(each, TableRuns) or span is None:

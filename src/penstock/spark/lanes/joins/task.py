@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.operators.joins.as_of import CellAsOfJoin
+from penstock.operators.joins.beyond import pairs_beyond
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, OP, ROW, Due
 from penstock.operators.joins.left import CellLeftJoin
@@ -89,6 +90,7 @@ class CellReport:
         work: the same for what their pieces cost.
         judged: what each user predicate did, in the order of the cut.
         seconds: processor time of it all.
+        beyond: pairs that the hint STATE_TTL leaves out, as far as they are counted.
     """
 
     job: int
@@ -100,6 +102,7 @@ class CellReport:
     work: Sequence[Work] = ()
     judged: Sequence[PredicateMeasure] = ()
     seconds: float = 0.0
+    beyond: int = 0
 
     @property
     def building(self) -> float:
@@ -166,22 +169,25 @@ class CellTask:
             work,
             users.measures,
             time.thread_time() - began,
+            self._beyond(place, inputs),
         )
 
     def batches(
-        self, place: Place, tell: Callable[[Sequence[StepCount], Sequence[Work], float], None]
+        self, place: Place, tell: Callable[[Sequence[StepCount], Sequence[Work], float, int], None]
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a place, `columns` of each, where rows may be withdrawn OP and ROW too; user predicates are not judged.
 
         Args:
             place: which.
-            tell: is told at the end what the steps did, the same for what their pieces cost, and the processor time of it all.
+            tell: is told at the end what the steps did, the same for what their pieces cost, the processor time of it all, and
+                `CellReport.beyond`.
         """
         began = time.thread_time()
         inputs = self._open(place.cell)
         join, batches = self._joined(place, inputs)
         yield from batches
-        tell(_counted(join), tuple(self._work(join, inputs, place.cell)), time.thread_time() - began)
+        work, beyond = tuple(self._work(join, inputs, place.cell)), self._beyond(place, inputs)
+        tell(_counted(join), work, time.thread_time() - began, beyond)
 
     def _joined(
         self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]
@@ -219,6 +225,9 @@ class CellTask:
             turned=True,
             stripe=place.stripe,
         ).batches()
+
+    def _beyond(self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]) -> int:
+        return pairs_beyond(self.plan, place.cell, inputs, place.stripe) if self.plan.wider else 0
 
     def _open(self, cell: int) -> list[dict[int | None, InputRuns]]:
         """The runs of each input, by key."""
