@@ -51,10 +51,10 @@ AGGREGATES = (
     Aggregate("percentile", "whole", pa.float64(), 0.9),
 )
 ORACLE = """
-    SELECT s.start, t.key, count(*), count(value), sum(value), avg(value), min(value), max(whole),
+    SELECT s.start, s.end, t.key, count(*), count(value), sum(value), avg(value), min(value), max(whole),
            sum(whole)::BIGINT, stddev_samp(value), var_pop(value), count(DISTINCT whole),
            quantile_cont(value, 0.5), quantile_cont(whole::DOUBLE, 0.9)
-    FROM starts s JOIN tuples t ON t.time >= s.start AND t.time < s.start + {size}
+    FROM starts s JOIN tuples t ON t.time >= s.start AND t.time < s.end
     GROUP BY ALL
 """
 
@@ -65,7 +65,9 @@ def streams(draw: st.DrawFn) -> tuple[Arrivals, WindowPlan, int]:
     count = draw(st.integers(1, 150))
     slide = draw(st.integers(1, 20))
     size = slide * draw(st.integers(1, 4)) + draw(st.sampled_from([0, 0, slide // 2]))
-    windows = Windows(size, slide, draw(st.integers(0, slide - 1)))
+    if is_cumulating := draw(st.sampled_from([False, False, True])):
+        size = slide * draw(st.integers(2, 5))
+    windows = Windows(size, slide, draw(st.integers(0, slide - 1)), is_cumulating)
     event = np.sort(rng.integers(0, 400, count)) - 100
     delay = np.where(
         rng.random(count) < draw(st.sampled_from([0.0, 0.2, 0.8])), rng.pareto(1.0, count) * 10, 0
@@ -104,34 +106,37 @@ def test_final_results_are_those_over_all_tuples(
     size, slide, start = plan.windows.size, plan.windows.slide, plan.windows.start
     event = arrivals.event_time
     first = (int(event.min()) - size - start) // slide * slide + start
-    starts = pa.table({"start": pa.array(np.arange(first, int(event.max()) + 1, slide))})
+    ends = range(first + size, int(event.max()) + size + 1, slide)
+    starts = pa.table({"start": [plan.windows.begin(end) for end in ends], "end": list(ends)})
     tuples = arrivals.columns.append_column("time", pa.array(event))
     with duckdb.connect() as connection:
         connection.register("starts", starts)
         connection.register("tuples", tuples)
-        expected = connection.sql(ORACLE.format(size=size)).fetchall()
+        expected = connection.sql(ORACLE).fetchall()
     final = played.final
     if not plan.keys:
         final = final.append_column("key", pa.array(["all"] * final.num_rows))
-    found = final.select(["start", "key", *(f"_a{number}" for number in range(len(AGGREGATES)))]).to_pylist()
+    found = final.select(
+        ["start", "end", "key", *(f"_a{number}" for number in range(len(AGGREGATES)))]
+    ).to_pylist()
     assert _sorted([tuple(row.values()) for row in found]) == _approx(_sorted(expected))
-    assert final.group_by(["start", "key"]).aggregate([]).num_rows == final.num_rows
+    assert final.group_by(["start", "end", "key"]).aggregate([]).num_rows == final.num_rows
 
 
 @settings(max_examples=8)
 @given(
     streams(),
-    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12), st.booleans()), min_size=2, max_size=4),
     st.integers(0, 40),
 )
 def test_views_of_one_operator_answer_as_each_alone(
-    stream: tuple[Arrivals, WindowPlan, int], shapes: list[tuple[int, int]], gamma: int
+    stream: tuple[Arrivals, WindowPlan, int], shapes: list[tuple[int, int, bool]], gamma: int
 ) -> None:
     """They share panes and what is merged of them; their state is stored and read again after each batch."""
     arrivals, plan, step = stream
     plans = [
-        replace(plan, name=f"v{number}", windows=Windows(slide * times, slide))
-        for number, (times, slide) in enumerate(shapes)
+        replace(plan, name=f"v{number}", windows=Windows(slide * times, slide, is_cumulating=cumulates))
+        for number, (times, slide, cumulates) in enumerate(shapes)
     ]
     pane = int(np.gcd.reduce([each.windows.pane for each in plans]))
     together = _told(arrivals, plans, pane, step, gamma, is_restored=True)
@@ -166,7 +171,15 @@ def _told(
         ended = first + step >= len(arrivals.event_time)
         for answer in shard.process(LogRecord(program, newest, reached - times, ended, envelopes)):
             rows = sorted(str(_rounded(row)) for row in answer.rows.to_pylist())
-            said = (answer.start, answer.revision, answer.final, answer.slack, answer.coverage, rows)
+            said = (
+                answer.start,
+                answer.end,
+                answer.revision,
+                answer.final,
+                answer.slack,
+                answer.coverage,
+                rows,
+            )
             told[answer.view].append(said)
         store(shard, stored)
         if is_restored:
@@ -198,7 +211,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
         WindowPlan(
             f"v{n}",
             "t",
-            Windows(slide * draw(st.integers(1, 4)), slide),
+            Windows(slide * draw(st.integers(1, 4)), slide, is_cumulating=draw(st.booleans())),
             (("key", pa.int64()),),
             exact,
             bound,
@@ -272,7 +285,7 @@ def test_a_shard_that_is_stored_and_read_goes_on_as_if_nothing_had_happened(reco
 def _everything(shard: Shard, answers: Sequence[Answer]) -> list[object]:
     said = [
         (
-            *(a.view, a.start, a.revision, a.final, a.slack, a.coverage, a.promised),
+            *(a.view, a.start, a.end, a.revision, a.final, a.slack, a.coverage, a.promised),
             sorted(map(str, a.rows.to_pylist())),
             sorted(map(str, a.replaced.to_pylist())),
         )
@@ -282,7 +295,7 @@ def _everything(shard: Shard, answers: Sequence[Answer]) -> list[object]:
 
 
 def _sorted(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return sorted(rows, key=lambda row: (row[0], row[1] is not None, row[1]))
+    return sorted(rows, key=lambda row: (row[:2], row[2] is not None, row[2]))
 
 
 def _approx(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

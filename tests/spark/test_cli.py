@@ -78,7 +78,7 @@ WITHOUT_SPARK = {
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",
         [],
-        "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY",
+        "MAX_ERROR, DEADLINE, LOSS, BACKFILL, STATE_TTL and CUMULATE need GROUP BY",
     ),
     "conf": ("CREATE VIEW v AS SELECT * FROM orders", ["--conf", "spark.x"], "write --conf KEY=VALUE"),
     "setting": (

@@ -12,20 +12,23 @@ from penstock.plan.slack import SlackChoice
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Tumbling or sliding windows over event time, as Spark's `window` function lays them.
+    """Tumbling or sliding windows over event time, as Spark's `window` function lays them, or cumulating ones.
 
     A window is [start, start + size), its start a multiple of `slide` from `start`. All in microseconds;
-    `start` counts from the epoch and lies in [0, slide).
+    `start` counts from the epoch and lies in [0, slide). Cumulating windows have the ends of sliding ones, and each begins at the
+    newest multiple of `size` before its end.
 
     Attributes:
-        size: length of a window, > 0.
-        slide: distance between the starts of two windows, 0 < slide <= size.
+        size: length of a window, > 0; of cumulating ones the largest one.
+        slide: distance between the ends of two windows, 0 < slide <= size.
         start: offset of the windows' starts.
+        is_cumulating: whether those between two multiples of `size` begin together; `size` is a multiple of `slide`.
     """
 
     size: int
     slide: int
     start: int = 0
+    is_cumulating: bool = False
 
     @property
     def pane(self) -> int:
@@ -34,8 +37,28 @@ class Windows:
 
     def ends(self, moment: int) -> range:
         """Ends of the windows that hold a moment, ascending."""
+        if self.is_cumulating:
+            first = (moment - self.start) // self.slide * self.slide + self.start + self.slide
+            return range(first, self.last_end(moment) + 1, self.slide)
         last = (moment - self.start) // self.slide * self.slide + self.start + self.size
         return range(last - (last - moment - 1) // self.slide * self.slide, last + 1, self.slide)
+
+    def begin(self, end: int) -> int:
+        """Where the window begins that ends then."""
+        if self.is_cumulating:
+            return (end - 1 - self.start) // self.size * self.size + self.start
+        return end - self.size
+
+    def last_end(self, moment: int) -> int:
+        """The latest end that a window may have which begins by a moment."""
+        if self.is_cumulating:
+            return (moment - self.start) // self.size * self.size + self.start + self.size
+        return moment + self.size
+
+    @property
+    def spans(self) -> Windows:
+        """The same for all windows that begin at the same time if they end at the same time."""
+        return self if self.is_cumulating else Windows(self.size, self.size)
 
 
 #: in the place of a function, of a view that allows approximate answers: by how much another aggregate of it may be off

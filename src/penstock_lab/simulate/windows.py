@@ -73,7 +73,7 @@ class Played:
         A group the early answer did not know has an infinite error.
         """
         keys = [name for name, _ in self.plan.keys]
-        wanted = ["start", *keys]
+        wanted = ["end", *keys]
         closed = self.final.filter(pa.array(self.final.column("end").to_numpy() <= self.closed))
         codes = group_codes(pa.concat_tables([t.select(wanted) for t in (closed, self.early)]), wanted)
         own, theirs = codes[: closed.num_rows], codes[closed.num_rows :]
@@ -207,7 +207,8 @@ def _from_history(
     for name, start in sorted(operator.beyond):
         view = operator.views[name]
         end = start + view.plan.windows.size
-        known, now = (_history(arrivals, operator, start, end, count) for count in (first, last))
+        begin = view.plan.windows.begin(end)
+        known, now = (_history(arrivals, operator, begin, end, count) for count in (first, last))
         assert now is not None, "the tuples that have just come"
         answer = view.answer_from_history(start, known, now, _HISTORY + number)
         answers += [] if answer is None else [answer]
@@ -245,7 +246,7 @@ def _played(
             held = clock[own] <= at
             latency.append(float(np.mean(at - clock[own][held])) / SECOND if held.any() else 0.0)
             coverage.append(float(held.mean()))
-    keys = ["start", *(name for name, _ in plan.keys)]
+    keys = ["end", *(name for name, _ in plan.keys)]
     return Played(
         plan,
         pa.concat_tables([final[0].slice(0, 0), *early]),

@@ -17,14 +17,12 @@ class Answering:
     Attributes:
         view: name of the view.
         windows: of the view.
-        size: length of a window, microseconds.
         can_promise, coverage: whether the slack policy promises, and the coverage that answers are likely to have.
         reached: the event time that the stream has come to; None before any.
     """
 
     view: str
     windows: Lifecycle
-    size: int
     can_promise: bool
     coverage: float | None
     reached: int | None
@@ -37,7 +35,7 @@ class Answering:
         is_promised = self.can_promise and windows.is_closed(end) and not windows.lacks(end)
         return Answer(
             view=self.view,
-            start=end - self.size,
+            start=windows.windows.begin(end),
             end=end,
             revision=revision,
             final=is_final,

@@ -98,13 +98,15 @@ class Corrector:
             told: by the end of each window, ascending, what had arrived by when was said.
             now: their rows.
         """
-        size = self._plan.windows.size
-        newest = dict(zip(told, self._panes.newest_arrivals(told, size), strict=True))
-        grown = [((end - size, end), arrival) for end, arrival in told.items() if newest[end] > arrival]
+        windows = self._plan.windows
+        newest = dict(zip(told, self._panes.newest_arrivals(told, windows), strict=True))
+        grown = [
+            ((windows.begin(end), end), arrival) for end, arrival in told.items() if newest[end] > arrival
+        ]
         found: dict[int, Changes] = {}
-        for windows, own in self._panes.told(grown):
+        for before, own in self._panes.told(grown):
             ends = [end for (_, end), _ in own]
-            found.update(zip(ends, self._compared(windows, [now[end] for end in ends]), strict=True))
+            found.update(zip(ends, self._compared(before, [now[end] for end in ends]), strict=True))
         nothing = {end: now[end].slice(0, 0) for end in told if end not in found}
         return found | {end: Changes(empty, empty, now[end]) for end, empty in nothing.items()}
 

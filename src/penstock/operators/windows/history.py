@@ -28,7 +28,7 @@ class Beyond:
     """A final window that got tuples.
 
     Attributes:
-        operator, view, start: which.
+        operator, view, start: which; `start` is a length of the windows before its end.
         entry: the first entry of the log with such tuples.
     """
 
@@ -51,10 +51,7 @@ class FinalWindows:
     def __init__(self, operator: WindowOperator, windows: Sequence[Beyond]) -> None:
         self._operator = operator
         self._windows = [window for window in windows if window.view in operator.views]
-        starts = [
-            np.arange(window.start, window.start + self._plan(window).windows.size, operator.pane)
-            for window in self._windows
-        ]
+        starts = [np.array(self._panes_of(window), np.int64) for window in self._windows]
         self._panes = np.unique(np.concatenate(starts)) if starts else np.zeros(0, np.int64)
         #: entries before are known to all windows
         self._first = min((window.entry for window in self._windows), default=0)
@@ -111,11 +108,16 @@ class FinalWindows:
         plan = self._plan(window)
         known: list[Content] = []
         new: list[Content] = []
-        for pane in range(window.start, window.start + plan.windows.size, self._operator.pane):
+        for pane in self._panes_of(window):
             known += self._known.get(pane, ())
             for entry, content in self._new.get(pane, ()):
                 (new if entry >= window.entry else known).append(content)
         return _of_selection(known, plan.selection), _of_selection(new, plan.selection)
+
+    def _panes_of(self, window: Beyond) -> range:
+        windows = self._plan(window).windows
+        end = window.start + windows.size
+        return range(windows.begin(end), end, self._operator.pane)
 
     def _plan(self, window: Beyond) -> WindowPlan:
         return self._operator.views[window.view].plan

@@ -102,7 +102,7 @@ class Judge:
         if until <= clocks.at:
             return
         ends = ends_of(windows, panes)
-        since = max(clocks.at, self._since + windows.size)
+        since = max(clocks.at, windows.last_end(self._since))
         for end in ends[(ends > since) & (ends <= until)].tolist():
             self.forget(end)
             self.state.watched[end] = Watched(AFTER_ALL, BEFORE_ALL, _NEVER)
@@ -110,7 +110,7 @@ class Judge:
     def awaited(self, ends: Iterable[int]) -> None:
         """Windows are over and wait for their answer."""
         for end in ends:
-            if end not in self.state.watched and end - self._plan.windows.size > self._since:
+            if end not in self.state.watched and self._plan.windows.begin(end) > self._since:
                 self.state.watched[end] = Watched(AFTER_ALL, BEFORE_ALL)
 
     def answered(self, end: int, arrival: int, slack: int) -> None:
@@ -124,7 +124,7 @@ class Judge:
         watched = self.state.watched.get(end)
         if watched is not None:
             self._judge_anew(end, watched, arrival, slack)
-        elif end - self._plan.windows.size > self._since:
+        elif self._plan.windows.begin(end) > self._since:
             self.state.watched[end] = Watched(_held(end, arrival, slack), arrival)
 
     def closed(self, end: int, arrival: int, slack: int) -> None:
@@ -135,7 +135,7 @@ class Judge:
 
     def closed_empty(self, end: int) -> None:
         """A window was empty when it closed: whatever it gets comes too late for any slack that it may have closed with."""
-        if end not in self.state.watched and end - self._plan.windows.size > self._since:
+        if end not in self.state.watched and self._plan.windows.begin(end) > self._since:
             self.state.watched[end] = Watched(0, BEFORE_ALL)
 
     def tell_again(self) -> None:
@@ -159,7 +159,7 @@ class Judge:
         watched, slide = self.state.watched, self._plan.windows.slide
         ends = self._due(newest, frontier)
         ends += (end for end in final if end in watched and watched[end].look != _NEVER)
-        since = self._since + self._plan.windows.size
+        since = self._plan.windows.last_end(self._since)
         new = (end for end in due if end not in watched and end > since)
         return [*self._unheard(ends)[0], *(end for end in new if (newest - end) // slide >= _FIRST_LOOK)]
 
@@ -195,7 +195,7 @@ class Judge:
         state = self.state
         own = [end for end in ends if end in state.watched]
         heard = [end for end in own if state.watched[end].look != _NEVER]
-        size = self._plan.windows.size
+        begin = self._plan.windows.begin
         for end, arrived in self._hear(heard).items():
             outcome = state.watched[end].outcome
             assert outcome is not None, "heard above"
@@ -203,7 +203,7 @@ class Judge:
                 outcome = replace(outcome, threshold=self._threshold(end))
             self.policy.known(outcome, 0 if newest is None else newest - end, final=True)
             until = end + slack - 1
-            share = 1.0 if arrived <= until else self._panes.coverage(end - size, end, until)
+            share = 1.0 if arrived <= until else self._panes.coverage(begin(end), end, until)
             before = share if state.coverage is None else state.coverage
             state.coverage = before + _NEWEST * (share - before)
         for end in own:
@@ -220,11 +220,11 @@ class Judge:
 
     def _hear(self, ends: Sequence[int]) -> dict[int, int]:
         """Finds out what windows were worth of which more has arrived than was heard; when the newest rows of each arrived."""
-        plan, watched, size = self._plan, self.state.watched, self._plan.windows.size
+        plan, watched, begin = self._plan, self.state.watched, self._plan.windows.begin
         unheard, arrived = self._unheard(ends)
         for end, (required, closer) in self._panes.required(plan, unheard, (1.0, _CLOSER)):
             own, newest = watched[end], arrived[end]
-            share = 1.0 if newest <= own.first else self._panes.coverage(end - size, end, own.first)
+            share = 1.0 if newest <= own.first else self._panes.coverage(begin(end), end, own.first)
             # the least that so large a share of the window's groups are no larger than
             rank = ceil((1 - plan.bound.delta) * len(closer)) - 1
             own.outcome = WindowOutcome(end, own.slack, share, required, int(closer[rank]))
@@ -234,14 +234,14 @@ class Judge:
     def _unheard(self, ends: Sequence[int]) -> tuple[list[int], dict[int, int]]:
         """The windows of which more has arrived than was heard, ascending; when the newest rows of each arrived."""
         watched = self.state.watched
-        arrived = dict(zip(ends, self._panes.newest_arrivals(ends, self._plan.windows.size), strict=True))
+        arrived = dict(zip(ends, self._panes.newest_arrivals(ends, self._plan.windows), strict=True))
         return sorted(
             end for end in arrived if watched[end].outcome is None or arrived[end] > watched[end].heard
         ), arrived
 
     def _threshold(self, end: int) -> float:
         """The coverage that the bound of a window needs."""
-        contents = self._panes.contents(end - self._plan.windows.size, end)
+        contents = self._panes.contents(self._plan.windows.begin(end), end)
         partials = pa.concat_tables([content.partials for content in contents])
         keys = [name for name, _ in self._plan.keys]
         return window_threshold(partials, keys, self._plan.aggregates, self._plan.bound)
@@ -250,7 +250,7 @@ class Judge:
         """A window is answered, or closed, with what has arrived by then."""
         watched.slack, watched.first = _held(end, arrival, slack), arrival
         if watched.outcome is not None:
-            share = self._panes.coverage(end - self._plan.windows.size, end, arrival)
+            share = self._panes.coverage(self._plan.windows.begin(end), end, arrival)
             watched.outcome = replace(watched.outcome, slack=watched.slack, coverage=share)
             self._tell(watched)
 

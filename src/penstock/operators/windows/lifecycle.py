@@ -19,7 +19,10 @@ from penstock.plan.windows import Windows
 def ends_of(windows: Windows, moments: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Ends of the windows that hold any of some moments, ascending."""
     moments, slide = np.unique(moments), windows.slide
-    last = (moments - windows.start) // slide * slide + windows.start + windows.size
+    if windows.is_cumulating:
+        last = (moments - windows.start) // windows.size * windows.size + windows.start + windows.size
+    else:
+        last = (moments - windows.start) // slide * slide + windows.start + windows.size
     first = last - (last - moments - 1) // slide * slide
     # both ascend: a moment adds the ends beyond those of the moments before it
     first = np.maximum(first, np.append(first[:1], last[:-1] + slide))
@@ -101,7 +104,7 @@ class Lifecycle:
 
     def lacks(self, end: int) -> bool:
         """Whether the window lacks tuples of the batches before the operator's first one."""
-        return end - self.windows.size <= self._beginning.unseen
+        return self.windows.begin(end) <= self._beginning.unseen
 
     def wants(self, end: int) -> bool:
         """Whether tuples of the window are still kept for it."""
@@ -115,7 +118,7 @@ class Lifecycle:
 
     def lacking(self, panes: Iterable[int], since: int) -> set[int]:
         """Ends of the closed windows that hold one of the panes and start at or before `since`."""
-        last = min(since + self.windows.size, self.state.frontier)
+        last = min(self.windows.last_end(since), self.state.frontier)
         return {end for pane in panes for end in self.windows.ends(pane) if self.floor < end <= last}
 
     def becoming_final(self, until: int) -> list[int]:
@@ -124,5 +127,5 @@ class Lifecycle:
 
     def open(self, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Those of some windows, by their ends, that are not final, in the same order."""
-        unseen = self._beginning.unseen + self.windows.size
+        unseen = self.windows.last_end(self._beginning.unseen)
         return ends[(ends > self.floor) & ((ends > self.state.final) | (ends <= unseen))]

@@ -179,14 +179,14 @@ class Panes:
         """The rows of the panes that start in [first, last), by arrival, pane by pane."""
         return [self._panes[start].content for start in self.starts(first, last)]
 
-    def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
-        """When the newest rows of windows [end - size, end) arrived."""
-        return [self._newest_arrival(end - size, end) for end in ends]
+    def newest_arrivals(self, ends: Iterable[int], windows: Windows) -> list[int]:
+        """When the newest rows of windows arrived."""
+        return [self._newest_arrival(windows.begin(end), end) for end in ends]
 
     def results(self, plan: WindowPlan, ends: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
         """The results of a view's windows, each of which holds rows: ends, ascending, and rows."""
-        size = plan.windows.size
-        for merged, own in self._windows.of([(end - size, end) for end in ends]):
+        begin = plan.windows.begin
+        for merged, own in self._windows.of([(begin(end), end) for end in ends]):
             rows = merged.rows(plan)
             for span in own:
                 first, last = merged.places[span]
@@ -197,8 +197,8 @@ class Panes:
     ) -> Iterator[tuple[int, Ints]]:
         """`WindowHistory.required_slack` of a view's windows, each of which holds rows: ends, ascending, and
         int64[shares, groups] in ascending order; of many groups those of a random sample (`sampling`)."""
-        size = plan.windows.size
-        for known, own in self._looked_back.of([(end - size, end) for end in ends]):
+        begin = plan.windows.begin
+        for known, own in self._looked_back.of([(begin(end), end) for end in ends]):
             slacks = known.ascending(plan, shares)
             for span in own:
                 first, last = known.places[span]

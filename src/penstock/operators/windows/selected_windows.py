@@ -16,7 +16,7 @@ from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.operators.windows.rows import lowered
 from penstock.operators.windows.sampling import MOST_GROUPS, Hashes, largest_hashes
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
+from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -103,7 +103,7 @@ class RequiredSlacks:
         parts: what is kept of each group.
         keys: the views' grouping columns.
         windows: what each window is merged in, by its end, ascending.
-        size: length of a window, microseconds.
+        spans: where they begin, by their ends.
         contents: the rows of the panes that they hold, by start, ascending.
 
     Attributes:
@@ -116,7 +116,7 @@ class RequiredSlacks:
         parts: Parts,
         keys: Sequence[str],
         windows: Mapping[int, SelectedWindows],
-        size: int,
+        spans: Windows,
         contents: Mapping[int, Content],
     ) -> None:
         chosen = [(merged, np.flatnonzero(merged.ends == end)) for end, merged in windows.items()]
@@ -132,7 +132,7 @@ class RequiredSlacks:
         self.places = Places(ends, selections, self._bounds)
         self.count = len(windows)
         self._known: dict[tuple[tuple[Aggregate, ...], ErrorBound, tuple[float, ...]], Ints] = {}
-        late = _late_groups(list(windows), size, contents, keys)
+        late = _late_groups(list(windows), spans, contents, keys)
         if keys:
             largest = np.concatenate([merged.sampled[1][own] for merged, own in chosen])
             late = {
@@ -177,13 +177,13 @@ def _windows_of(table: pa.Table) -> tuple[Ints, Ints]:
 
 
 def _late_groups(
-    ends: Sequence[int], size: int, contents: Mapping[int, Content], keys: Sequence[str]
+    ends: Sequence[int], laid: Windows, contents: Mapping[int, Content], keys: Sequence[str]
 ) -> dict[str, pa.Table]:
     """The rows of the groups of windows of which some row arrived after the window's end, with END.
 
     Args:
         ends: of the windows.
-        size: their length.
+        laid: where they begin, by their ends.
         contents: rows of panes by start, ascending.
         keys: the views' grouping columns.
 
@@ -193,7 +193,9 @@ def _late_groups(
     whole = together(contents.values())
     tables = {"": whole.partials, **whole.values}
     panes = {name: np.repeat(list(contents), _rows_of(name, contents)) for name in tables}
-    spans = {name: np.searchsorted(own, [[end - size, end] for end in ends]) for name, own in panes.items()}
+    spans = {
+        name: np.searchsorted(own, [[laid.begin(end), end] for end in ends]) for name, own in panes.items()
+    }
     arrivals = whole.partials.column(ARRIVAL).to_numpy()
     late = [place for place, (low, high) in enumerate(spans[""]) if arrivals[low:high].max() >= ends[place]]
     rows: dict[str, list[Ints]] = {name: [np.zeros(0, np.int64)] for name in tables}

@@ -93,7 +93,7 @@ class Selections:
         self._count = count
         self._pane = pane
         self._sorted: dict[int, Sorted] = {}
-        self._known: dict[int, _Block] = {}
+        self._known: dict[Windows, _Block] = {}
         self._version = -1
 
     def arrivals(self, selection: int) -> Ints:
@@ -101,13 +101,13 @@ class Selections:
         self._follow()
         return self._arrivals[:, self._bounds[selection] : self._bounds[selection + 1]]
 
-    def newest_arrivals(self, selection: int, ends: Iterable[int], size: int) -> list[int]:
-        """When the newest rows of windows [end - size, end) arrived, BEFORE_ALL where they hold none."""
+    def newest_arrivals(self, selection: int, ends: Iterable[int], windows: Windows) -> list[int]:
+        """When the newest rows of windows arrived, BEFORE_ALL where they hold none."""
         self._follow()
-        known, wanted = self._newest.setdefault(size, {}), list(ends)
+        known, wanted = self._newest.setdefault(windows.spans, {}), list(ends)
         for end in wanted:
             if end not in known:
-                every = [self._sorted[start].newest for start in self._panes.starts(end - size, end)]
+                every = [self._sorted[start].newest for start in self._panes.starts(windows.begin(end), end)]
                 nothing = np.full(self._count, BEFORE_ALL)
                 known[end] = np.max([nothing, *every], axis=0).tolist()
         return [known[end][selection] for end in wanted]
@@ -152,7 +152,7 @@ class Selections:
         self, selection: int, plan: WindowPlan, ends: Sequence[int]
     ) -> Iterator[tuple[int, pa.Table]]:
         """See `Panes.results`."""
-        block = self._blocks(selection, plan.windows.size)
+        block = self._blocks(selection, plan.windows.spans)
         self._merge(block, ends)
         for merged, own in groupby(ends, lambda end: block.windows[end][0]):
             rows = merged.rows(plan)
@@ -164,7 +164,7 @@ class Selections:
         self, selection: int, plan: WindowPlan, ends: Sequence[int], shares: tuple[float, ...]
     ) -> Iterator[tuple[int, Ints]]:
         """See `Panes.required`."""
-        block = self._blocks(selection, plan.windows.size)
+        block = self._blocks(selection, plan.windows.spans)
         missing = [end for end in ends if end not in block.slacks]
         if missing:
             block.slacks.update(dict.fromkeys(missing, self._look_back(block, missing)))
@@ -201,31 +201,31 @@ class Selections:
         self._starts: Ints = every[1, is_first]
         self._first_starts = np.searchsorted(every[0, is_first], selections).tolist()
         self._ends: dict[tuple[Windows, bytes], Ints] = {}
-        self._newest: dict[int, dict[int, list[int]]] = {}
-        for size, block in self._known.items():
-            block.keep(same, {end: self._panes.starts(end - size, end) for end in block.windows})
+        self._newest: dict[Windows, dict[int, list[int]]] = {}
+        for spans, block in self._known.items():
+            block.keep(same, {end: self._panes.starts(spans.begin(end), end) for end in block.windows})
 
-    def _blocks(self, selection: int, size: int) -> _Block:
+    def _blocks(self, selection: int, spans: Windows) -> _Block:
         """What is known of windows of some selections, this one among them; of no others where that is much."""
         self._follow()
-        overlap = max(1, size // self._pane)
+        overlap = max(1, spans.size // self._pane)
         width = max(1, -(-self._count // (1 + self._nbytes * overlap // _BLOCK_BYTES)))
         first = selection // width * width
-        known = self._known.get(size)
+        known = self._known.get(spans)
         if known is None or (known.first, known.last) != (first, first + width):
-            known = self._known[size] = _Block(first, first + width, size)
+            known = self._known[spans] = _Block(first, first + width, spans)
         return known
 
     def _merge(self, block: _Block, ends: Sequence[int]) -> None:
         """Merges those windows of a block that are not merged yet."""
         ends = [end for end in ends if end not in block.windows]
         selections = np.arange(block.first, block.last + 1)
-        held = [(end, self._panes.starts(end - block.size, end)) for end in ends]
+        held = [(end, self._panes.starts(block.spans.begin(end), end)) for end in ends]
         for start in {start for _, own in held for start in own} - block.merged.keys():
             content = self._panes.without_arrivals(self._sorted[start].of(block.first, block.last))
             own = content.partials.column(SELECTION).to_numpy()
             block.merged[start] = content, np.searchsorted(own, selections)
-        step = max(1, _MOST_PANES * self._pane // block.size)
+        step = max(1, _MOST_PANES * self._pane // block.spans.size)
         for place in range(0, len(held), step):
             several = held[place : place + step]
             contents, bounds = {}, {}
@@ -240,7 +240,7 @@ class Selections:
         starts = sorted({start for end in ends for start in block.windows[end][1]})
         contents = {start: self._sorted[start].of(block.first, block.last) for start in starts}
         windows = {end: block.windows[end][0] for end in ends}
-        return RequiredSlacks(self._parts, self._keys, windows, block.size, contents)
+        return RequiredSlacks(self._parts, self._keys, windows, block.spans, contents)
 
 
 class _Block:
@@ -252,8 +252,8 @@ class _Block:
         slacks: those that were looked back at together, by end.
     """
 
-    def __init__(self, first: int, last: int, size: int) -> None:
-        self.first, self.last, self.size = first, last, size
+    def __init__(self, first: int, last: int, spans: Windows) -> None:
+        self.first, self.last, self.spans = first, last, spans
         self.merged: dict[int, tuple[Content, Ints]] = {}
         self.windows: dict[int, tuple[SelectedWindows, list[int]]] = {}
         self.slacks: dict[int, RequiredSlacks] = {}
@@ -306,9 +306,9 @@ class SelectedPanes:
         """Ends of the windows that hold tuples, ascending."""
         return self._shared.ends(self._selection, windows)
 
-    def newest_arrivals(self, ends: Iterable[int], size: int) -> list[int]:
-        """When the newest rows of windows [end - size, end) arrived."""
-        return self._shared.newest_arrivals(self._selection, ends, size)
+    def newest_arrivals(self, ends: Iterable[int], windows: Windows) -> list[int]:
+        """When the newest rows of windows arrived."""
+        return self._shared.newest_arrivals(self._selection, ends, windows)
 
     def coverage(self, first: int, last: int, arrival: int) -> float:
         """Share of the tuples of the panes that start in [first, last) that had arrived by then; there are some."""

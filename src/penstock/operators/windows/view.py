@@ -106,7 +106,7 @@ class View:
             late: counts them.
 
         Returns:
-            The panes that a window still wants, and the starts of the final windows that got tuples.
+            The panes that a window still wants, and the final windows that got tuples, by `Beyond.start`.
         """
         windows = self.windows
         settled = max(windows.state.frontier, windows.floor)
@@ -139,7 +139,7 @@ class View:
         Args:
             goes_on: whether it is `pass_step`; else `advance`.
         """
-        newest, windows, size = self._clocks.newest, self.windows, self.plan.windows.size
+        newest, windows, begin = self._clocks.newest, self.windows, self.plan.windows.begin
         if newest is None or (goes_on and not self.policy.is_learning):
             return [], []
         until = windows.state.frontier if goes_on else newest - self.policy.slack
@@ -149,8 +149,8 @@ class View:
         if self.policy.is_learning:
             looked_at.update(windows.due(self._ends, newest))
         return (
-            [(end - size, end) for end in {*due, *final}],
-            [(end - size, end) for end in looked_at],
+            [(begin(end), end) for end in {*due, *final}],
+            [(begin(end), end) for end in looked_at],
         )
 
     def advance(self, *, is_asked: bool, answer_all: bool) -> list[Answer]:
@@ -235,7 +235,7 @@ class View:
         """Corrects a final window.
 
         Args:
-            start: the window's start.
+            start: a length of the windows before its end.
             before: its tuples but for those that have just come, None where there were none.
             now: all of them.
             revision: of the correction.
@@ -316,10 +316,10 @@ class View:
 
     def _anticipate(self, until: int, slack: int) -> list[Answer]:
         """Answers open windows that end by `until`, and again those that were and have got tuples since."""
-        told, size = self.windows.state.told, self.plan.windows.size
+        told = self.windows.state.told
         again = (end for end in told if not self.windows.is_closed(end))
         due = {*self.windows.due(self._ends, until), *again}
-        arrivals = zip(due, self._panes.newest_arrivals(due, size), strict=True)
+        arrivals = zip(due, self._panes.newest_arrivals(due, self.plan.windows), strict=True)
         grown = sorted(end for end, newest in arrivals if end not in told or newest > told[end].arrival)
         first = [end for end in grown if end not in told]
         answers = self._revised([end for end in grown if end in told])
@@ -383,7 +383,6 @@ class View:
         return Answering(
             self.plan.name,
             self.windows,
-            self.plan.windows.size,
             self.policy.promised,
             self.judge.state.coverage,
             self._clocks.reached,

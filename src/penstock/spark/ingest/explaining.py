@@ -155,6 +155,8 @@ def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | No
     windows, bound = view.plan.windows, view.plan.bound
     every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
     start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
+    if windows.is_cumulating:
+        every = f" every {windows.slide / 1e6:g} s, each since a multiple of that length"
     expressions = {each.name: each.expression for each in view.derived}
 
     def call(each: Aggregate) -> str:

@@ -22,7 +22,7 @@ from penstock.spark.provenance.joining import joined_rows, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation, is_results_folder
 from penstock.spark.provenance.rows import some_rows
 from penstock.spark.provenance.verdicts import holds
-from penstock.spark.provenance.why import refuse_union
+from penstock.spark.provenance.why import refuse_unjudged
 from penstock.spark.recovery.causes import cause_of
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.storage.joins import JoinDefinition
@@ -99,7 +99,7 @@ def backtest(spark: SparkSession, declared: Declared, view: str, wanted: Wanted)
     """
     name = declared.view_name(view)
     flat = flatten(declared.views[name].query, declared.queries)
-    refuse_union(name, flat)
+    refuse_unjudged(name, flat)
     if isinstance(flat, WindowQuery) and flat.ranking is not None:
         message = f"View {name} is a ranking, which a backtest cannot answer yet. Run its text with spark.sql over the stored tuples."
         raise flat.window_clause.error(UnsupportedError, message)
@@ -224,7 +224,7 @@ def _window_rows(read: _Read, name: str, flat: WindowQuery) -> DataFrame:
     else:
         below = read.declared.view_name(flat.source)
         inner = flatten(read.declared.views[below].query, read.declared.queries)
-        refuse_union(below, inner)
+        refuse_unjudged(below, inner)
         assert not isinstance(inner, SelectQuery | UnionQuery), "it is a window or join view"
         tuples = _rows(read, below, inner)[0].drop(_OF)
     if flat.where is not None:

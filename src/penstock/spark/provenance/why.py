@@ -93,7 +93,7 @@ def why(spark: SparkSession, declared: Declared, view: str, asked: Asked, max_re
     name = declared.view_name(view)
     found = declared.views[name]
     flat = flatten(found.query, declared.queries)
-    refuse_union(name, flat)
+    refuse_unjudged(name, flat)
     target = _target(spark, declared, name, flat, asked)
     given, reason, origin = _given(spark, target, asked, max_record_bytes)
     columns = target.relation.schema.fieldNames()
@@ -163,15 +163,18 @@ def _whole(
     return told
 
 
-def refuse_union(name: str, flat: FlatQuery) -> None:
-    """Make sure that a view is no UNION ALL: a tuple is judged by the conditions of one selection.
+def refuse_unjudged(name: str, flat: FlatQuery) -> None:
+    """Make sure that a view is no UNION ALL: a tuple is judged by the conditions of one selection; and has no cumulating windows.
 
     Raises:
-        UnsupportedError: it is one.
+        UnsupportedError: it is one, or has some.
     """
     if isinstance(flat, UnionQuery):
         message = f"View {name} is a UNION ALL. Declare one of its branches as a view, and ask about that."
         raise flat.clause.error(UnsupportedError, message)
+    if isinstance(flat, WindowQuery) and flat.windows.is_cumulating:
+        message = f"View {name} has cumulating windows, which are not judged yet. Ask about a view without the hint CUMULATE."
+        raise flat.window_clause.error(UnsupportedError, message)
 
 
 def _target(spark: SparkSession, declared: Declared, name: str, flat: FlatQuery, asked: Asked) -> _Target:

@@ -26,6 +26,13 @@ _SPARKS = frozenset(
     {"BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE", "SHUFFLE_HASH"}
     | {"SHUFFLE_REPLICATE_NL", "COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE", "SKEW"}
 )
+#: what other systems call windows of so many rows
+_COUNTS = ("COUNT_WINDOW", "COUNT", "TUMBLE_COUNT", "ROWS")
+_INSTEAD_OF_COUNTS = (
+    "Windows of so many rows depend on the order of arrival. By event time, number the rows in FROM, and group by the number: SELECT "
+    "/*+ REFRESH('1 minute') */ k, n, count(*) FROM (SELECT k, ceil(row_number() OVER (PARTITION BY k ORDER BY t) / 100) AS n FROM s) "
+    "GROUP BY k, n."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class Hints:
         state_ttl: how long a group stays in the state of a running view, in event time, microseconds; None: for good.
         places: of each hint, by its name, in the script.
         refresh_seconds: the least time between two answers of a refreshed view, or None.
+        cumulate: length of the largest of the windows that begin together, microseconds, or None.
     """
 
     max_error: ErrorBound | None = None
@@ -69,9 +77,10 @@ class Hints:
     state_ttl: int | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
     refresh_seconds: float | None = None
+    cumulate: int | None = None
 
     def __bool__(self) -> bool:
-        named = (self.max_error, self.deadline_seconds, self.loss, self.state_ttl)
+        named = (self.max_error, self.deadline_seconds, self.loss, self.state_ttl, self.cumulate)
         return self.backfill or any(each is not None for each in named)
 
 
@@ -98,7 +107,8 @@ def parse_hints(script: str, token: Token) -> Hints:
         if name not in _SPARKS:
             start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
             if name not in _READERS:
-                message = f"Hint {name} does not exist{meant(name, _READERS)} Allowed: {', '.join(_READERS)}."
+                instead = _INSTEAD_OF_COUNTS if name in _COUNTS else f"Allowed: {', '.join(_READERS)}."
+                message = f"Hint {name} does not exist{meant(name, _READERS)} {instead}"
                 raise SqlError(message, script, start, end)
             if name in places:
                 raise SqlError(f"{name} is given twice.", script, start, end)
@@ -220,4 +230,5 @@ _READERS: dict[str, Callable[[list[str]], dict[str, Any]]] = {
     "BACKFILL": _backfill,
     "REFRESH": lambda given: {"refresh_seconds": _length(given)},
     "STATE_TTL": lambda given: {"state_ttl": round(_length(given) * _SECOND)},
+    "CUMULATE": lambda given: {"cumulate": round(_length(given) * _SECOND)},
 }

@@ -96,7 +96,7 @@ def parse_selection(parts: Parts) -> SelectQuery:
     """
     if parts.hints:
         raise SqlError(
-            "MAX_ERROR, DEADLINE, LOSS, BACKFILL and STATE_TTL need GROUP BY; this view has none.",
+            "MAX_ERROR, DEADLINE, LOSS, BACKFILL, STATE_TTL and CUMULATE need GROUP BY; this view has none.",
             parts.source_clause.script,
             parts.hints.start,
             parts.hints.end,

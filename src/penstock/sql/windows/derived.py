@@ -39,6 +39,9 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"Allowed: an aggregation over the {kind} that it reads, a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message)
+    if below.windows.is_cumulating:
+        message = f"{query.source} has cumulating windows; an aggregation over them is not supported. Allowed: a selection over {query.source}."
+        raise query.source_clause.error(UnsupportedError, message)
     if below.hints.deadline_seconds is not None:
         place = query.source_clause
         message = (

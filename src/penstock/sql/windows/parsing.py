@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.plan.windows import ALL_TIME
+from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import name_of, own_name, spelling, tokenize, without_parentheses
 from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
@@ -22,7 +22,7 @@ from penstock.sql.windows.group_expressions import (
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
 #: hints that are about windows
-_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS")
+_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS", "CUMULATE")
 
 
 def parse_window_query(parts: Parts, users: Collection[str] = ()) -> WindowQuery:
@@ -91,7 +91,7 @@ class _WindowParser:
             source_clause=parts.source_clause,
             time="" if window is None else window.time.text.strip(),
             time_clause=place if window is None else window.time,
-            windows=ALL_TIME if window is None else window.windows,
+            windows=ALL_TIME if window is None else self._laid(window),
             window_clause=place if window is None else window.clause,
             group_by=self.entries,
             keys=keys,
@@ -109,11 +109,29 @@ class _WindowParser:
         if hints.loss is not None and hints.deadline_seconds is None:
             message = "LOSS limits missed deadlines, but the view has no deadline. Add DEADLINE('3 seconds')."
             raise SqlError(message, script, *hints.places["LOSS"])
+        if hints.cumulate is not None and hints.deadline_seconds is not None:
+            message = "CUMULATE and DEADLINE exclude each other. Remove one of them."
+            raise SqlError(message, script, *hints.places["CUMULATE"])
         if hints.backfill and hints.deadline_seconds is not None:
             message = (
                 "BACKFILL and DEADLINE exclude each other: windows from before the view are already late."
             )
             raise SqlError(message, script, *hints.places["BACKFILL"])
+
+    def _laid(self, window: WindowCall) -> Windows:
+        """The windows of a call, cumulating ones where the hint asks for them."""
+        windows, length = window.windows, self.parts.hints.cumulate
+        if length is None:
+            return windows
+        if windows.slide != windows.size:
+            message = (
+                "CUMULATE needs tumbling windows, whose length is the step. Write window(time, '10 minutes')."
+            )
+            raise window.clause.error(SqlError, message)
+        if length <= windows.size or length % windows.size:
+            message = f"CUMULATE: the length of time must be a multiple of the window's {windows.size / 1e6:g} s, and longer."
+            raise SqlError(message, window.clause.script, *self.parts.hints.places["CUMULATE"])
+        return Windows(length, windows.slide, windows.start, is_cumulating=True)
 
     def _check_kind(self, window: WindowCall | None, *, has_keys: bool) -> None:
         """Refuses hints that are about windows in a running view, and those about its state in a window view."""

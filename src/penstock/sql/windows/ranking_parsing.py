@@ -44,7 +44,7 @@ from penstock.sql.windows.ranking_calls import (
 )
 
 #: hints that are about windows
-_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS")
+_OF_WINDOWS = ("MAX_ERROR", "DEADLINE", "LOSS", "CUMULATE")
 #: said of GROUP BY in the query that ranks
 _GROUPED = (
     "GROUP BY in the query that ranks is not supported yet. Group in its FROM: "
