@@ -17,7 +17,7 @@ from joined_inputs import Inputs, answered, multiset
 from penstock.monitor.verification import verify
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.lane import JoinLane
-from penstock.spark.lanes.joins.versions import Base
+from penstock.spark.lanes.joins.versions import Base, VersionBases
 from penstock.spark.log import ingest_log
 from penstock.spark.log.stream_log import SEGMENT, LogReader
 from penstock.spark.storage.formats import STATIC
@@ -61,6 +61,16 @@ def test_versions_outlive_the_log(
         return found
 
     monkeypatch.setattr(JoinLane, "answer", answer_twice)
+    kept = set()
+    remove = VersionBases._remove_others
+
+    def remove_later(bases, files):  # type: ignore[no-untyped-def]
+        if bases._folder not in kept:
+            kept.add(bases._folder)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        remove(bases, files)
+
+    monkeypatch.setattr(VersionBases, "_remove_others", remove_later)
     inputs = Inputs(tmp_path / "in", np.random.default_rng(5))
     script = re.sub(r"max_files_per_trigger '\d+'", "max_files_per_trigger '1'", inputs.script())
     layout = Layout.of(tmp_path / "out", None)
@@ -97,3 +107,10 @@ def test_versions_outlive_the_log(
     stored = {each.name for name in bases for each in layout.log_store.list(f"_lanes/{name}/static/versions")}
     assert stored == {file.name for base in bases.values() for file in base.files}
     assert not verify(tmp_path / "out").faults
+    assert len(kept) == len(VIEWS), "a base was there, and the files of before were not removed yet"
+
+    run = answered(Engine(spark).execute(script).view("newest", VIEWS["newest"]), tmp_path / "out")
+    run.stop()
+    stored = {each.name for name in bases for each in layout.log_store.list(f"_lanes/{name}/static")}
+    (own,) = (base for base in bases.values() if stored & {file.name for file in base.files})
+    assert stored == {file.name for file in own.files}, "those of dropped views are deleted"

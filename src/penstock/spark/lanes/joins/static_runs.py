@@ -192,8 +192,8 @@ class StaticRuns:
 
 
 def forget_static_tables(layout: Layout, lane: str) -> None:
-    """Delete the static tables of a lane that is gone."""
-    versions = layout.static_versions(lane)
-    found = versions.all(STATIC.kind)
-    layout.log_store.delete(name for document in found.values() for name in document["files"])
-    versions.remove(found)
+    """Delete the static tables of a lane that is gone, and versions that it kept, those of attempts among them."""
+    store, versions = layout.log_store, layout.static_versions(lane)
+    below = name_below(layout.checkpoint, layout.static_tables(lane))
+    store.delete([each.name for each in store.list(below)])
+    versions.remove(versions.numbers())
