@@ -10,7 +10,7 @@ import pytest
 
 from penstock.control.actions import StartOrder
 from penstock.control.events import DeadlineBound, InstanceCreated, OrderEnded, ProcessorsIdle
-from penstock.control.policies.deadlines.disciplines import Backlog, Choice
+from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Processor
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
 from penstock.plan.deadlines import DeadlineQuery, WindowSpan
@@ -28,9 +28,11 @@ class _Counted:
     name: str = "planned"
     predicts: bool = True
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+    def choose(
+        self, backlogs: Sequence[Backlog], now: float, processors: Sequence[Processor], together: float
+    ) -> Choice:
         self.asked += 1
-        found = self.planned.choose(backlogs, now, free)
+        found = self.planned.choose(backlogs, now, processors, together)
         return found if self.goes_on else replace(found, behind=())
 
 
@@ -68,6 +70,7 @@ def _begun(discipline: _Counted, processors: int) -> list[tuple[str, int, int]]:
                             0.0,
                             order.work,
                             beside_seconds=beside,
+                            together=len(own),
                         )
                     )
         now[0] = 101.0 + number

@@ -18,6 +18,7 @@ from penstock.control.policies.deadlines.disciplines import (
     Backlog,
     Choice,
     Instance,
+    Processor,
     is_hopeless,
     tried_again,
 )
@@ -60,6 +61,7 @@ class _Chain:
         self, backlog: Backlog, last: Instance, now: float, violation: float, tightness: float
     ) -> None:
         self.backlog = backlog
+        self.beside, self.job = backlog.beside, backlog.job
         waiting = list(takewhile(lambda each: _urgency(each) <= _urgency(last), backlog.instances))
         self.waiting = len(waiting)
         instances = [*waiting, *backlog.expected(last.deadline, now)]
@@ -155,7 +157,9 @@ class PlannedDiscipline:
     name: str = "planned"
     predicts: bool = True
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+    def choose(
+        self, backlogs: Sequence[Backlog], now: float, processors: Sequence[Processor], together: float
+    ) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
         tried = tried_again(backlogs, now, self.trial_share)
         if tried is not None:
@@ -166,12 +170,12 @@ class PlannedDiscipline:
             (link for chain in chains for link in chain.links),
             key=lambda link: _urgency(link.instance),
         )
-        while (late := self._first_late(kept, free)) is not None:
+        while (late := self._first_late(kept, processors, together)) is not None:
             dropped = max(kept[: late + 1], key=lambda link: link.merit)
             dropped.chain.drop(dropped)
             kept.remove(dropped)
-        if self._takes_losses_early(backlogs, len(free)):
-            while (late := self._first_late(kept, free, early=True)) is not None:
+        if self._takes_losses_early(backlogs, len(processors)):
+            while (late := self._first_late(kept, processors, together, early=True)) is not None:
                 spare = [link for link in kept[: late + 1] if link.is_spare]
                 if not spare:
                     break
@@ -187,7 +191,7 @@ class PlannedDiscipline:
             shed = [passed_over] if first.place else []
             # where all fit, they still do once the first one is begun
             fit = all(link.kept for chain in chains for link in chain.links)
-            behind = [link.chain.backlog for link in others if fit and not link.place]
+            behind = [link.chain.backlog for link in others if fit]
             reason = f"earliest deadline of {len(kept)} that fit"
             return Choice(first.chain.backlog, shed, reason, behind=behind)
         waiting = [each for each in backlogs if each.instances and each.busy_until is None]
@@ -201,22 +205,34 @@ class PlannedDiscipline:
         excess = (asked - 1) * alone**2 / asked**2 if asked else 0.0
         return excess > self.early_from - 1 and least <= self.early_up_to
 
-    def _first_late(self, kept: Sequence[_Link], free: Sequence[float], early: bool = False) -> int | None:
-        """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one, or
-        of the first that waits into the second half of its deadline, and for longer than the longest order takes."""
-        processors = sorted(free)
+    def _first_late(
+        self,
+        kept: Sequence[_Link],
+        processors: Sequence[Processor],
+        together: float,
+        early: bool = False,
+    ) -> int | None:
+        """Works the plan out in its order, each instance on the processor that is free first, behind others of a lot where there is room;
+        the place of the first late one, or of the first that waits into the second half of its deadline, and for longer than the longest
+        order takes."""
+        free = [(each.end, each.room) for each in sorted(processors)]
         longest = max((link.seconds for link in kept), default=0.0) if early else inf
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
-            seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
+            chain, (idle, room) = link.chain, free[0]
+            own = max(0.0, link.seconds - chain.beside)
+            joins = 0 < own <= room
+            seconds = (own if joins else own + chain.job) * (
+                1 + min(chain.backlog.spread, self.largest_margin)
+            )
             noticed, deadline = link.instance.noticed, link.instance.deadline
-            begin = max(processors[0], ready[link.chain])
+            begin = max(idle, ready[chain])
             end = begin + seconds
             latest = max((noticed + deadline) / 2, noticed + longest)
             if end > deadline or begin > latest:
                 return place
-            heapreplace(processors, end)
-            ready[link.chain] = end
+            heapreplace(free, (end, (room if joins else together) - own))
+            ready[chain] = end
         return None
 
     def _nothing_fits(self, backlogs: Sequence[Backlog], now: float, *, is_only: bool) -> Choice:

@@ -27,6 +27,7 @@ from penstock.spark.lanes.deadlines.ledger import (
     MISSED,
     RELEASED,
     SHED,
+    Instance,
     Outcome,
 )
 from penstock.spark.lanes.deadlines.orders import FAILED as USER_FAILED
@@ -168,6 +169,8 @@ class Schedule:
         outcomes: list[Outcome] = []
         lots: dict[int, list[RunningOrder]] = {}
         found: dict[Hashable, FoundRuns] = {}
+        #: by view, what it is worked out from in the lot
+        before: dict[int, Instance] = {}
         for action in self._decisions.handle(ProcessorsIdle(self._running.idle, _TOGETHER_SECONDS)):
             view = self._views[self._numbers[action.stream]]
             instance = view.open[action.number]
@@ -178,7 +181,9 @@ class Schedule:
                 continue
             late = self._decisions.now + _LATE_DEADLINES * view.query.deadline
             until = instance.deadline if action.firm else late
-            task = self._orders.task(view, instance, action, until, found)
+            task = self._orders.task(view, instance, action, until, found, before.get(instance.view))
+            if not action.sample:
+                before[instance.view] = instance
             order = RunningOrder(instance, action.figures, time.time(), until, task)
             lots.setdefault(action.lot, []).append(order)
         for orders in lots.values():
@@ -229,7 +234,9 @@ class Schedule:
         whole, beside = ended.seconds + waited, ended.seconds - report.seconds + waited
         parts = report.adding_seconds, report.removing_seconds
         decisions.handle(
-            OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried, beside)
+            OrderEnded(
+                view.name, 0, instance.end, whole, *parts, report.work, is_carried, beside, ended.together
+            )
         )
         if decisions.now > instance.deadline:
             return MISSED, f"it was finished {decisions.now - instance.deadline:.3f} s after its deadline"
