@@ -95,7 +95,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of event time whose windows are counted")
     parser.add_argument("--deadline", type=float, default=2.0, help="seconds")
     given = parser.parse_args()
-    hop = given.views / given.windows
+    # windows lie at whole milliseconds
+    hop = round(given.views / given.windows, 3)
     # of a larger machine no more than that
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     conf = {

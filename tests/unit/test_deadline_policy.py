@@ -712,6 +712,36 @@ def test_what_a_job_takes_beside_its_orders_does_not_keep_them_apart() -> None:
         assert lots == ([1] * 8 if number == 0 else [8])
 
 
+@pytest.mark.parametrize("name", ["planned", "paper", "edf", "dbp", "dwcs", "best-effort"])
+def test_windows_that_fit_because_they_share_a_job_share_it(name: str) -> None:
+    """Fifty orders took 0.4 s each, as each had a job of its own. Two windows of each view are due then, in 1.2 s."""
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    names = [f"v{number}" for number in range(50)]
+    for each in names:
+        policy.handle(DeadlineBound(each, 0, DeadlineQuery(each, 3.0, incremental=False), "count"))
+    for number in range(3):
+        for each in names:
+            policy.handle(InstanceCreated(each, 0, number, clock[0], WindowSpan(0, 1), clock[0]))
+        if number == 0:
+            while orders := policy.handle(ProcessorsIdle(1)):
+                (order,) = orders
+                assert isinstance(order, StartOrder)
+                policy.handle(OrderEnded(order.stream, 0, 0, 0.4, 0.0, 0.0, order.work, False, 0.397))
+        clock[0] += 0.5
+    clock[0] += 0.8
+    lots: dict[int, list[tuple[str, int]]] = {}
+    for action in policy.handle(ProcessorsIdle(2, 0.25)):
+        assert isinstance(action, StartOrder)
+        lots.setdefault(action.lot, []).append((action.stream, action.number))
+    assert [len(each) for each in lots.values()] == [50, 50]
+    for lot in lots.values():
+        own = {stream for stream, _ in lot}
+        assert [each for each in lot if each[1] == 1] == lot[:25], "due first"
+        assert [stream for stream, _ in lot[:25]] == [stream for stream, _ in lot[25:]]
+        assert len(own) == 25, "the windows of a view are in one lot"
+
+
 def test_what_others_of_its_kind_took_predicts_a_view_of_which_nothing_was_measured() -> None:
     """Fifty views: two orders run alone, the others in lots, of half as many as they are predicted to have room for."""
     clock = [0.0]
