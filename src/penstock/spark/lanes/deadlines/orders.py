@@ -37,6 +37,7 @@ from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.lanes.deadlines.read_tuples import ReadTuples, slices_of
 from penstock.spark.log.run_files import FoundRuns
+from penstock.spark.publication.kinds import view_kind
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
@@ -273,7 +274,8 @@ def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
     began = time.perf_counter()
     staged: defaultdict[int, list[StagedResults]] = defaultdict(list)
     for each in stage.close():
-        staged[each.operator].append(each)
+        kind, file = view_kind(tasks[each.operator].number, each.view), each.file
+        staged[each.operator].append(replace(each, file=file and replace(file, kind=kind)))
     done = sum(each.outcome == DONE for each in reports)
     share = (time.perf_counter() - began) / max(1, done)
     return [

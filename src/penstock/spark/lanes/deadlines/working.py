@@ -24,7 +24,6 @@ from penstock.spark.lanes.deadlines.orders import (
 from penstock.spark.lanes.deadlines.running import Worked
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import FoundRuns
-from penstock.spark.publication.kinds import view_kind
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.sql.windows.bind import BoundWindow
@@ -146,9 +145,7 @@ class ViewOrders:
         worked = []
         for place, (task, report) in enumerate(zip(tasks, reports, strict=True)):
             own = [file for each in report.results if not each.raw for file in each.left]
-            kind = view_kind(task.number, task.view.plan.name)
-            files = (replace(file, kind=kind) for file in (*own, *left.get(place, ())))
-            worked.append(Worked(report, task.staging, tuple(files)))
+            worked.append(Worked(report, task.staging, (*own, *left.get(place, ()))))
         return worked
 
     def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> bool:
