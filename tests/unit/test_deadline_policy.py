@@ -39,7 +39,7 @@ from penstock.control.policies.deadlines.disciplines import (
     window_constrained,
 )
 from penstock.control.policies.deadlines.feedback import PAPER_FEEDBACK, FeedbackSettings
-from penstock.control.policies.deadlines.lots import Lot
+from penstock.control.policies.deadlines.lots import Lot, other_processors
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
@@ -649,7 +649,9 @@ def _views(number: int, seconds: float, together: float, deadline: float = 3.0) 
     for action in policy.handle(ProcessorsIdle(2, together)):
         assert isinstance(action, StartOrder)
         lots.setdefault(action.lot, []).append(action)
-    assert len(policy._busy(0.0, (), Lot(0, 0.0))) == len(lots), "a lot is one processor"
+    none = Lot(0, 0.0)
+    running = other_processors(policy._queries.values(), [none], none, 0.0, together)
+    assert len(running) == len(lots), "a lot is one processor"
     return list(lots.values())
 
 

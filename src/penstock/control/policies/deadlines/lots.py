@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from penstock.control.policies.deadlines.disciplines import Processor
-from penstock.control.policies.deadlines.queries import Order
+from penstock.control.policies.deadlines.queries import Order, QueryState
 
 #: orders of a lot take together no more than so much of the time that any instance of it has left: by that much they delay each other
 _OF_TIME_LEFT = 0.25
@@ -25,6 +26,7 @@ class Lot:
         most: that they may take together, seconds.
         own: what they take themselves, seconds.
         orders: how many there are.
+        is_full: no further order runs behind them.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Lot:
     most: float = inf
     own: float = 0.0
     orders: int = 0
+    is_full: bool = False
 
     def end_with(self, own: float, job: float) -> float:
         """When it is predicted to end with an order more: the first brings what the lot takes beside its orders.
@@ -50,9 +53,8 @@ class Lot:
             most: that the orders of a lot may take together, seconds.
             own: seconds.
         """
-        is_begun = self.orders > 0 or own > 0
-        room = min(most, self.most) - self.own - own if is_begun else 0.0
-        return Processor(self.end, max(0.0, room))
+        is_open = not self.is_full and (self.orders > 0 or own > 0)
+        return Processor(self.end, max(0.0, min(most, self.most) - self.own - own) if is_open else 0.0)
 
     def add(self, order: Order, own: float, now: float) -> None:
         """An order runs behind those that are there."""
@@ -74,3 +76,28 @@ class Lot:
         most = min(most, self.most, _OF_TIME_LEFT * (deadline - now))
         due = min(self.due, deadline)
         return self.own + own <= most + _ROUNDING and self.end + own <= due + _ROUNDING
+
+
+def other_processors(
+    queries: Iterable[QueryState], lots: Sequence[Lot], lot: Lot, now: float, most: float
+) -> list[Processor]:
+    """What the other lots that are being filled leave of their processors, and when those of running lots are predicted to be free.
+
+    Queries learn until when they are busy: one whose oldest instance can be begun in the lot is not.
+
+    Args:
+        queries: all.
+        lots: that are being filled.
+        lot: of these, the one that is filled next.
+        now: by the clock.
+        most: that the orders of a lot may take together, seconds.
+    """
+    found = {each.number: each.processor(most) for each in lots}
+    for query in queries:
+        end = max(now, query.running[-1].end) if query.running else now
+        query.busy_until = None if query.can_begin(lot.number) else end
+        if query.running:
+            number = query.running[-1].lot
+            found[number] = max(found.get(number, Processor(end)), Processor(end))
+    del found[lot.number]
+    return [*found.values()]

@@ -29,7 +29,7 @@ from penstock.control.events import (
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.disciplines import MISSES, Choice, Discipline, Instance, Processor
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
-from penstock.control.policies.deadlines.lots import Lot
+from penstock.control.policies.deadlines.lots import Lot, other_processors
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.prediction import (
     CostPredictor,
@@ -219,23 +219,17 @@ class DeadlinePolicy:
             yield from self._expire(query, now)
         lots = [Lot(self._lots + number + 1, now) for number in range(event.processors)]
         self._lots += len(lots)
-        filling = list(lots)
         planned: list[Choice] = []
         others: list[Processor] = []
         together = event.together_seconds
-        while filling:
+        while filling := [each for each in lots if not each.is_full]:
             lot = min(filling, key=lambda each: each.end)
             if not any(each.instances and each.can_begin(lot.number) for each in self._queries.values()):
-                filling.remove(lot)
+                lot.is_full = True
                 continue
             choice = next((each for each in planned if each.run and each.run.can_begin(lot.number)), None)
             if choice is None:
-                others = [
-                    each.processor(together) if each in filling else Processor(each.end)
-                    for each in lots
-                    if each is not lot
-                ]
-                others += self._busy(now, lots, lot)
+                others = other_processors(self._queries.values(), lots, lot, now, together)
                 processors = [lot.processor(together), *others]
                 choice = self._discipline.choose([*self._queries.values()], lot.end, processors, together)
                 behind = [replace(choice, run=each, shed=(), behind=()) for each in choice.behind]
@@ -245,7 +239,7 @@ class DeadlinePolicy:
                 yield from self._start_sample(sample, lot, now)
                 continue
             if lot.orders and not self._fits(choice, lot, now, together):
-                filling.remove(lot)
+                lot.is_full = True
                 continue
             for backlog, count, reason in choice.shed:
                 assert isinstance(backlog, QueryState)
@@ -262,7 +256,7 @@ class DeadlinePolicy:
                 planned.remove(choice)
             # on one whose cost is not known yet nothing may depend
             if not order.firm or not order.predicted or not together:
-                filling.remove(lot)
+                lot.is_full = True
 
     def _fits(self, choice: Choice, lot: Lot, now: float, most: float) -> bool:
         """Whether an order may run behind others of its lot, of which no result is visible before all are worked out."""
@@ -284,18 +278,6 @@ class DeadlinePolicy:
             if _same(choice, self._discipline.choose(queries, sample.end, [own, *others], most)):
                 return sample
         return None
-
-    def _busy(self, now: float, filling: Sequence[Lot], lot: Lot) -> list[Processor]:
-        """When each lot of running orders is predicted to end, but for those that are being filled; what can be begun in one is not busy."""
-        ends: dict[int, float] = {}
-        for query in self._queries.values():
-            end = max(now, query.running[-1].end) if query.running else now
-            query.busy_until = None if query.can_begin(lot.number) else end
-            if query.running:
-                ends[query.running[-1].lot] = max(end, ends.get(query.running[-1].lot, 0.0))
-        return [
-            Processor(end) for number, end in ends.items() if all(each.number != number for each in filling)
-        ]
 
     def _start(self, query: QueryState, choice: Choice, lot: Lot, now: float) -> Action:
         instance = query.instances.popleft()
