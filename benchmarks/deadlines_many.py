@@ -131,7 +131,7 @@ def main() -> int:
                 mistakes, compared = wrong(spark, folder / "in", run, given.views, hop)
         finally:
             run.stop()
-        counted = set(fed.ends(WARM_SECONDS, REST_SECONDS, hop))
+        counted = set(fed.ends(WARM_SECONDS, REST_SECONDS, hop, SIZE_SECONDS))
         own = [each for each in outcomes if each.end in counted]
         lags = [each.seen - fed.created(each.end) for each in own if each.is_released]
         notice = [each.noticed - fed.created(each.end) for each in own]

@@ -44,6 +44,8 @@ from penstock.spark.storage.failpoints import failpoint
 
 #: the longest time between two looks at the logs and at the clock, seconds
 _LOOK_SECONDS = 0.1
+#: windows that are given up wait for the next answers no longer than that since the last ones, seconds
+_HELD_SECONDS = 0.5
 #: entries of a log that are followed at once
 _MOST_ENTRIES = 64
 #: an order whose result will be late, but is carried on from, is abandoned after so many deadlines
@@ -98,6 +100,10 @@ class Schedule:
         self._failures = FailedWindows(lane, events)
         #: entries that were followed since it was last said which are needed
         self._unmarked = 0
+        #: windows that are given up, and not published
+        self._given_up: list[Outcome] = []
+        #: when something was published last, by the performance counter
+        self._published = 0.0
         #: numbers of the views whose states could not be carried, which is told once
         self._uncarried: set[int] = set()
 
@@ -107,15 +113,21 @@ class Schedule:
         is_behind = self._follow()
         began = time.perf_counter()
         judged = self._judged(self._running.ended())
-        judged.outcomes += self._begin_orders()
+        self._given_up += self._begin_orders()
         self._late.give_way(self._running.idle)
         self._late.hear(self._cause)
         # what is late anyway is not published in the way of what is not
         has_news = self._late.has_news and not self._is_open
-        if judged.outcomes or has_news or self._unmarked >= _MOST_ENTRIES:
+        # what is given up goes with the next answers, and not in their way
+        waits = self._running.count and began < self._published + _HELD_SECONDS
+        is_due = bool(self._given_up) and not waits
+        if judged.outcomes or is_due or has_news or self._unmarked >= _MOST_ENTRIES:
+            judged.outcomes += self._given_up
+            self._given_up = []
             if judged.outcomes or has_news:
                 self._late.settle(judged)
             self._publications.put(self._settled(judged, began))
+            self._published = began
             return True
         if not is_behind:
             self._late.begin(self._running.idle, self._reach, self._publications.number)
