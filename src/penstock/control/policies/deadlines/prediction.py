@@ -13,9 +13,6 @@ from math import inf, sqrt
 from penstock.optimizer.averages import AveragingSettings, FadingSums
 from penstock.plan.deadlines import DeadlineQuery, WindowSpan, WindowWork, carried_work, fresh_work
 
-#: an order changes the pace of its kin by so much of what it differs from its prediction, on a scale of logarithms, and by so many times at most
-_PACE_GAIN, _MOST_CHANGE = 0.1, 4.0
-
 
 def expiration_factor(seconds: float, deadline: float, now: float) -> float:
     """delta = P / (D - (now - t_create)); infinite where no time is left.
@@ -96,8 +93,6 @@ class CostPredictor:
         #: Pm without what orders share
         self._own = believed
         self._beside = self._job = 0.0
-        #: how slow orders of its kin are, by a measure of their own: of a kin now, of a query as of its newest order
-        self._pace = 1.0
 
     @property
     def costs(self) -> UnitCosts:
@@ -141,15 +136,15 @@ class CostPredictor:
             span: its tuples.
             base: those of the last processed instance, None where there is none.
         """
-        costs, slowness, beside = self._known._own, self._slowness, self.beside
+        costs, beside = self._known._own, self.beside
         work = fresh_work(span)
         seconds = costs.seconds(work, self.rho)
         if self._incremental and base is not None:
             carried = carried_work(span, base)
             from_base = costs.seconds(carried, self.rho)
             if from_base <= seconds:
-                return from_base * slowness + beside, carried
-        return seconds * slowness + beside, work
+                return from_base + beside, carried
+        return seconds + beside, work
 
     @property
     def sums(self) -> dict[str, float]:
@@ -196,10 +191,6 @@ class CostPredictor:
         removing = seconds[1] if work.expired else 0.0
         if self._kin is not None:
             self._kin.measured(now, work, predicted, seconds, beside, lots)
-            expected, took = self._own.seconds(work) * self._slowness, sum(seconds) - beside
-            if self.is_measured and min(expected, took) > 0:
-                self._kin._pace *= min(max(took / expected, 1 / _MOST_CHANGE), _MOST_CHANGE) ** _PACE_GAIN
-            self._pace = self._kin._pace
         error = sum(seconds) / predicted - 1 if predicted else 0.0
         self._sums.add(
             0.0 if self.measured_at == -inf else max(0.0, now - self.measured_at),
@@ -222,11 +213,6 @@ class CostPredictor:
             self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self._own.expired,
             self._sums.ratio("rest", "orders") - self._beside,
         )
-
-    @property
-    def _slowness(self) -> float:
-        """By how much orders of its kin have become slower since its newest one: as a machine warms up, or others take of it."""
-        return 1.0 if self._kin is None or not self.is_measured else self._kin._pace / self._pace
 
     def _measure_lots(self) -> None:
         self._beside, self._job = self._sums.ratio("beside", "orders"), self._sums.ratio("beside", "lots")
