@@ -27,6 +27,8 @@ from penstock.plan.deadlines import WindowSpan
 
 #: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
 _PLANNED = 100
+#: seconds: the next instance of any query is due before
+_HORIZON = 1e6
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +146,7 @@ class PlannedDiscipline:
             corrected, and a query that has fallen behind so far would never come back.
         probe_share: of a processor, for such a query whose instances are worked out afresh: it has nothing to come nearer by.
         trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
+        idle_share: likewise where a processor is idle.
     """
 
     violation: float = 1.0
@@ -154,6 +157,7 @@ class PlannedDiscipline:
     probe_seconds: float = 2.0
     probe_share: float = 0.1
     trial_share: float = 0.05
+    idle_share: float = 0.5
     name: str = "planned"
     predicts: bool = True
 
@@ -194,8 +198,7 @@ class PlannedDiscipline:
             behind = [link.chain.backlog for link in others if fit]
             reason = f"earliest deadline of {len(kept)} that fit"
             return Choice(first.chain.backlog, shed, reason, behind=behind)
-        waiting = [each for each in backlogs if each.instances and each.busy_until is None]
-        return self._nothing_fits(waiting, now, is_only=len(backlogs) == 1)
+        return self._nothing_fits(backlogs, now)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
@@ -235,8 +238,9 @@ class PlannedDiscipline:
             ready[chain] = end
         return None
 
-    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float, *, is_only: bool) -> Choice:
+    def _nothing_fits(self, every: Sequence[Backlog], now: float) -> Choice:
         """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""
+        backlogs = [each for each in every if each.instances and each.busy_until is None]
         chances = [
             (
                 expiration_factor(backlog.predict(each.span, backlog.base)[0], each.deadline, now),
@@ -253,8 +257,14 @@ class PlannedDiscipline:
                 for other, own in groupby(chances, key=lambda chance: chance[1])
             ]
             return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
+        tried = tried_again(backlogs, now, self.idle_share)
+        if tried is not None and tried.run is not None and not _is_wanted(every, tried.run, now):
+            return tried
         behind = [
-            (-inf if each.catching_up else each.measured_at + self._rests(each, is_only=is_only), number)
+            (
+                -inf if each.catching_up else each.measured_at + self._rests(each, is_only=len(every) == 1),
+                number,
+            )
             for number, each in enumerate(backlogs)
             if is_hopeless(each)
         ]
@@ -272,6 +282,17 @@ class PlannedDiscipline:
         newest = backlog.instances[-1]
         seconds = backlog.predict(newest.span, backlog.base)[0]
         return max(self.probe_seconds, seconds / self.probe_share)
+
+
+def _is_wanted(backlogs: Sequence[Backlog], tried: Backlog, now: float) -> bool:
+    """Whether another query is expected to have a window to begin before the newest one of a query is due."""
+    due = tried.instances[-1].deadline
+    coming = (
+        each.expected(now + _HORIZON, now)
+        for each in backlogs
+        if each is not tried and each.busy_until is None
+    )
+    return any(each[0].noticed < due for each in coming if each)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:
