@@ -744,6 +744,32 @@ def test_windows_that_fit_because_they_share_a_job_share_it(name: str) -> None:
         assert len(own) == 25, "the windows of a view are in one lot"
 
 
+def test_an_idle_processor_tries_what_is_predicted_to_miss() -> None:
+    """An order stalled once. The other processor works on something else, so nobody waits for this one."""
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    for name, deadline in (("long", 600.0), ("short", 1.0)):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, deadline, incremental=False)))
+    policy.handle(InstanceCreated("long", 0, 0, 0.0, WindowSpan(0, 1), 0.0))
+    (order,) = policy.handle(ProcessorsIdle(2, 0.25))
+    assert order.stream == "long"
+    policy.handle(InstanceCreated("short", 0, 0, 0.0, WindowSpan(0, 1), 0.0))
+    (order,) = policy.handle(ProcessorsIdle(1, 0.25))
+    clock[0] = 1.0
+    policy.handle(OrderAbandoned("short", 0, 0, 1.0))
+    begun = []
+    for number in range(1, 11):
+        clock[0] = number + 0.1
+        policy.handle(InstanceCreated("short", 0, number, float(number), WindowSpan(0, 1), clock[0]))
+        for action in policy.handle(ProcessorsIdle(1, 0.25)):
+            if isinstance(action, StartOrder):
+                begun.append(action.number)
+                clock[0] += 0.3
+                policy.handle(OrderEnded("short", 0, number, 0.3, 0.0, 0.0, action.work, False))
+    assert begun == list(range(begun[0], 11))
+    assert begun[0] <= 3
+
+
 def test_what_others_of_its_kind_took_predicts_a_view_of_which_nothing_was_measured() -> None:
     """Fifty views: two orders run alone, the others in lots, of half as many as they are predicted to have room for."""
     clock = [0.0]
