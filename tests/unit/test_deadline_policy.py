@@ -798,8 +798,8 @@ def test_what_is_measured_of_a_view_counts_more_than_its_kind() -> None:
     for name in ("cheap", "dear", "new"):
         policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 60.0, incremental=False), "count"))
     predicted = {}
-    for number in range(2):
-        for name in ("cheap", "dear", "new") if number else ("cheap", "dear"):
+    for number in range(3):
+        for name in ("cheap", "dear", "new") if number == 2 else ("cheap", "dear"):
             policy.handle(InstanceCreated(name, 0, number, clock[0], WindowSpan(0, 1)))
         while orders := policy.handle(ProcessorsIdle(1)):
             for each in orders:

@@ -66,7 +66,8 @@ class CostPredictor:
         query: whose instances.
         settings: how.
         believed: unit costs before the first order.
-        kin: measures all queries that compute the same; predicts this one before its first order, and what its orders share with others.
+        kin: measures all queries that compute the same; predicts this one before its first order, and what its orders share with others. One
+            order alone counts for no more than those of the kin took: it may have been that of a cold machine.
 
     Attributes:
         rho: factor of what tuples are predicted to cost.
@@ -93,6 +94,8 @@ class CostPredictor:
         #: Pm without what orders share
         self._own = believed
         self._beside = self._job = 0.0
+        #: orders that were measured
+        self._orders = 0
 
     @property
     def costs(self) -> UnitCosts:
@@ -136,15 +139,22 @@ class CostPredictor:
             span: its tuples.
             base: those of the last processed instance, None where there is none.
         """
-        costs, beside = self._known._own, self.beside
+        beside = self.beside
         work = fresh_work(span)
-        seconds = costs.seconds(work, self.rho)
+        seconds = self._seconds(work)
         if self._incremental and base is not None:
             carried = carried_work(span, base)
-            from_base = costs.seconds(carried, self.rho)
+            from_base = self._seconds(carried)
             if from_base <= seconds:
                 return from_base + beside, carried
         return seconds + beside, work
+
+    def _seconds(self, work: WindowWork) -> float:
+        """What an order takes itself."""
+        own = self._known._own.seconds(work, self.rho)
+        if self._orders != 1 or self._kin is None:
+            return own
+        return min(own, self._kin._own.seconds(work, self.rho))
 
     @property
     def sums(self) -> dict[str, float]:
@@ -155,7 +165,8 @@ class CostPredictor:
         """Goes on with what was measured before, as if it had been now; the first order counts beside it."""
         if not sums:
             return
-        self.measured_at = now
+        # of more than one order
+        self.measured_at, self._orders = now, 2
         self._sums.add(0.0, dict(sums.items()))
         self._measure_lots()
         self._own = replace(costs, maintenance=costs.maintenance - self._beside)
@@ -207,6 +218,7 @@ class CostPredictor:
             },
         )
         self.measured_at = now
+        self._orders += 1
         self._measure_lots()
         self._own = UnitCosts(
             self._sums.ratio("adding", "new") if self._sums.sum("new") else self._own.new,
