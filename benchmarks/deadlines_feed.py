@@ -89,11 +89,18 @@ class Fed:
         place = bisect_left(self.newest, end)
         return self.written[place] if place < len(self.written) else float("inf")
 
-    def ends(self, warm: float, rest: float, hop_seconds: float = HOP_SECONDS) -> list[int]:
+    def ends(
+        self,
+        warm: float,
+        rest: float,
+        hop_seconds: float = HOP_SECONDS,
+        size_seconds: float = SIZE_SECONDS,
+    ) -> list[int]:
         """The ends of the windows that are counted, microseconds: the stream was fed for so many seconds before and after."""
         first, last = self.written[0] + warm, self.written[-1] - rest
-        hop = round(hop_seconds * MICROS)
-        return list(range(-int(-first * MICROS // hop) * hop, int(last * MICROS), hop))
+        hop, size = round(hop_seconds * MICROS), round(size_seconds * MICROS)
+        begin = -int(-(first * MICROS - size) // hop) * hop
+        return list(range(begin + size, int(last * MICROS), hop))
 
 
 def feed(folder: Path, seconds: float, told: Connection, rate: int = RATE, groups: int = 0) -> None:

@@ -95,7 +95,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of event time whose windows are counted")
     parser.add_argument("--deadline", type=float, default=2.0, help="seconds")
     given = parser.parse_args()
-    hop = given.views / given.windows
+    # windows lie at whole milliseconds
+    hop = round(given.views / given.windows, 3)
     # of a larger machine no more than that
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     conf = {
@@ -130,7 +131,7 @@ def main() -> int:
                 mistakes, compared = wrong(spark, folder / "in", run, given.views, hop)
         finally:
             run.stop()
-        counted = set(fed.ends(WARM_SECONDS, REST_SECONDS, hop))
+        counted = set(fed.ends(WARM_SECONDS, REST_SECONDS, hop, SIZE_SECONDS))
         own = [each for each in outcomes if each.end in counted]
         lags = [each.seen - fed.created(each.end) for each in own if each.is_released]
         notice = [each.noticed - fed.created(each.end) for each in own]

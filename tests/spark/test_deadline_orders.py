@@ -283,6 +283,28 @@ def test_states_are_carried_over_jobs_whatever_was_shed_and_came_late(orders: Or
         carried = report.carried
 
 
+def test_the_second_window_of_a_view_in_a_lot_goes_on_from_the_first(orders: Orders) -> None:
+    register_aggregate(orders.spark, "sum_with", summing(), "BIGINT")
+    calls = [CalledAggregate(user_aggregate("sum_with", summing(), pa.int64(), "BIGINT"), ("amount",))]
+    text = window_text(["sum_with(amount)"], [])
+    view = over(calls, {})
+    lot = [
+        replace(orders.task(view, calls, number, 3), follows=number > 0, deadline=deadline)
+        for number, deadline in enumerate((None, time.time() - 1, None))
+    ]
+    ((first, over_time, third),) = CellJobs(orders.spark, "deadlines").run(run_tasks, [lot])
+    assert (first.outcome, over_time.outcome, third.outcome) == (DONE, OVER, DONE)
+    for task, report in ((lot[0], first), (lot[2], third)):
+        assert orders.staged(task, report) == orders.oracle(text, task)
+    assert third.work is not None
+    assert not third.work.carried, "the one before it has left no states"
+    ((_, second),) = CellJobs(orders.spark, "deadlines").run(run_tasks, [[lot[0], lot[2]]])
+    assert orders.staged(lot[2], second) == orders.oracle(text, lot[2])
+    assert second.work is not None
+    assert second.work.carried
+    assert second.work.expired > 0
+
+
 def test_an_order_is_abandoned_at_its_deadline_and_its_worker_answers_the_next(
     orders: Orders, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ from penstock.control.policies.deadlines.disciplines import (
     window_constrained,
 )
 from penstock.control.policies.deadlines.feedback import PAPER_FEEDBACK, FeedbackSettings
+from penstock.control.policies.deadlines.lots import Lot, other_processors
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
@@ -648,7 +649,9 @@ def _views(number: int, seconds: float, together: float, deadline: float = 3.0) 
     for action in policy.handle(ProcessorsIdle(2, together)):
         assert isinstance(action, StartOrder)
         lots.setdefault(action.lot, []).append(action)
-    assert len(policy._busy(0.0, ())) == len(lots), "a lot is one processor"
+    none = Lot(0, 0.0)
+    running = other_processors(policy._queries.values(), [none], none, 0.0, together)
+    assert len(running) == len(lots), "a lot is one processor"
     return list(lots.values())
 
 
@@ -711,6 +714,62 @@ def test_what_a_job_takes_beside_its_orders_does_not_keep_them_apart() -> None:
         assert lots == ([1] * 8 if number == 0 else [8])
 
 
+@pytest.mark.parametrize("name", ["planned", "paper", "edf", "dbp", "dwcs", "best-effort"])
+def test_windows_that_fit_because_they_share_a_job_share_it(name: str) -> None:
+    """Fifty orders took 0.4 s each, as each had a job of its own. Two windows of each view are due then, in 1.2 s."""
+    clock = [0.0]
+    policy = chosen_policy(name, lambda: clock[0])
+    names = [f"v{number}" for number in range(50)]
+    for each in names:
+        policy.handle(DeadlineBound(each, 0, DeadlineQuery(each, 3.0, incremental=False), "count"))
+    for number in range(3):
+        for each in names:
+            policy.handle(InstanceCreated(each, 0, number, clock[0], WindowSpan(0, 1), clock[0]))
+        if number == 0:
+            while orders := policy.handle(ProcessorsIdle(1)):
+                (order,) = orders
+                assert isinstance(order, StartOrder)
+                policy.handle(OrderEnded(order.stream, 0, 0, 0.4, 0.0, 0.0, order.work, False, 0.397))
+        clock[0] += 0.5
+    clock[0] += 0.8
+    lots: dict[int, list[tuple[str, int]]] = {}
+    for action in policy.handle(ProcessorsIdle(2, 0.25)):
+        assert isinstance(action, StartOrder)
+        lots.setdefault(action.lot, []).append((action.stream, action.number))
+    assert [len(each) for each in lots.values()] == [50, 50]
+    for lot in lots.values():
+        own = {stream for stream, _ in lot}
+        assert [each for each in lot if each[1] == 1] == lot[:25], "due first"
+        assert [stream for stream, _ in lot[:25]] == [stream for stream, _ in lot[25:]]
+        assert len(own) == 25, "the windows of a view are in one lot"
+
+
+def test_an_idle_processor_tries_what_is_predicted_to_miss() -> None:
+    """An order stalled once. The other processor works on something else, so nobody waits for this one."""
+    clock = [0.0]
+    policy = chosen_policy("planned", lambda: clock[0])
+    for name, deadline in (("long", 600.0), ("short", 1.0)):
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, deadline, incremental=False)))
+    policy.handle(InstanceCreated("long", 0, 0, 0.0, WindowSpan(0, 1), 0.0))
+    (order,) = policy.handle(ProcessorsIdle(2, 0.25))
+    assert order.stream == "long"
+    policy.handle(InstanceCreated("short", 0, 0, 0.0, WindowSpan(0, 1), 0.0))
+    (order,) = policy.handle(ProcessorsIdle(1, 0.25))
+    clock[0] = 1.0
+    policy.handle(OrderAbandoned("short", 0, 0, 1.0))
+    begun = []
+    for number in range(1, 11):
+        clock[0] = number + 0.1
+        policy.handle(InstanceCreated("short", 0, number, float(number), WindowSpan(0, 1), clock[0]))
+        for action in policy.handle(ProcessorsIdle(1, 0.25)):
+            if isinstance(action, StartOrder):
+                begun.append(action.number)
+                clock[0] += 0.3
+                policy.handle(OrderEnded("short", 0, number, 0.3, 0.0, 0.0, action.work, False))
+    assert begun == list(range(begun[0], 11))
+    assert begun[0] <= 3
+
+
 def test_what_others_of_its_kind_took_predicts_a_view_of_which_nothing_was_measured() -> None:
     """Fifty views: two orders run alone, the others in lots, of half as many as they are predicted to have room for."""
     clock = [0.0]
@@ -739,8 +798,8 @@ def test_what_is_measured_of_a_view_counts_more_than_its_kind() -> None:
     for name in ("cheap", "dear", "new"):
         policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 60.0, incremental=False), "count"))
     predicted = {}
-    for number in range(2):
-        for name in ("cheap", "dear", "new") if number else ("cheap", "dear"):
+    for number in range(3):
+        for name in ("cheap", "dear", "new") if number == 2 else ("cheap", "dear"):
             policy.handle(InstanceCreated(name, 0, number, clock[0], WindowSpan(0, 1)))
         while orders := policy.handle(ProcessorsIdle(1)):
             for each in orders:

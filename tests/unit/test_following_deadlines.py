@@ -118,9 +118,7 @@ def _followed(
 
 
 def _tuples_for_orders(view: FollowedView, instance: Instance) -> int:
-    slices = [
-        RunSlice(each.run, each.after, each.until) for each in view.runs(instance, {}, carried=False).open()
-    ]
+    slices = [RunSlice(each.run, each.after, each.until) for each in view.runs(instance, {}).open()]
     return len(tuples_of(slices, (), [Extent(instance.start, instance.end, instance.entry + 1)]).times)
 
 

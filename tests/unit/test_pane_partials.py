@@ -64,7 +64,7 @@ def _rows(table: pa.Table) -> Counter[tuple[object, ...]]:
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(tuples, orders, st.sampled_from([(4, 4), (6, 2), (6, 4), (2, 4)]), st.sampled_from(list(KEYS)))
+@given(tuples, orders, st.sampled_from([(4, 4), (6, 2), (6, 4), (7, 3), (2, 4)]), st.sampled_from(list(KEYS)))
 def test_windows_of_kept_partials_are_those_of_all_tuples(
     rows: list[tuple[int, int, float | None, int | None]],
     given_orders: list[tuple[int, int, bool]],

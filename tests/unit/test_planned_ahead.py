@@ -10,7 +10,7 @@ import pytest
 
 from penstock.control.actions import StartOrder
 from penstock.control.events import DeadlineBound, InstanceCreated, OrderEnded, ProcessorsIdle
-from penstock.control.policies.deadlines.disciplines import Backlog, Choice
+from penstock.control.policies.deadlines.disciplines import Backlog, Choice, Processor
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
 from penstock.plan.deadlines import DeadlineQuery, WindowSpan
@@ -28,14 +28,16 @@ class _Counted:
     name: str = "planned"
     predicts: bool = True
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+    def choose(
+        self, backlogs: Sequence[Backlog], now: float, processors: Sequence[Processor], together: float
+    ) -> Choice:
         self.asked += 1
-        found = self.planned.choose(backlogs, now, free)
+        found = self.planned.choose(backlogs, now, processors, together)
         return found if self.goes_on else replace(found, behind=())
 
 
-def _begun(discipline: _Counted, processors: int) -> list[tuple[str, int, int]]:
-    """Stream, number and lot of the orders of some rounds of windows that are due together."""
+def _begun(discipline: _Counted, processors: int, windows: int) -> list[tuple[str, int, int]]:
+    """Stream, number and lot of the orders of some rounds in which so many windows of each query are due together."""
     now = [100.0]
     rng = np.random.default_rng(processors)
     policy = DeadlinePolicy(discipline, DeadlineSettings(), lambda: now[0])
@@ -44,10 +46,11 @@ def _begun(discipline: _Counted, processors: int) -> list[tuple[str, int, int]]:
         policy.handle(DeadlineBound(f"v{number}", 0, DeadlineQuery(f"v{number}", deadline), "alike"))
     begun: list[tuple[str, int, int]] = []
     for number in range(ROUNDS):
-        for query in range(QUERIES):
-            span = WindowSpan(number * 100, number * 100 + 1_000)
-            policy.handle(InstanceCreated(f"v{query}", 0, number, now[0], span, now[0] + 0.1))
-        now[0] += 0.1
+        for window in range(number * windows, (number + 1) * windows):
+            span = WindowSpan(window * 100, window * 100 + 1_000)
+            for query in range(QUERIES):
+                policy.handle(InstanceCreated(f"v{query}", 0, window, now[0], span, now[0] + 0.1))
+            now[0] += 0.1
         while actions := policy.handle(ProcessorsIdle(processors, 0.25)):
             lots: dict[int, list[StartOrder]] = {}
             for action in actions:
@@ -68,6 +71,7 @@ def _begun(discipline: _Counted, processors: int) -> list[tuple[str, int, int]]:
                             0.0,
                             order.work,
                             beside_seconds=beside,
+                            together=len(own),
                         )
                     )
         now[0] = 101.0 + number
@@ -75,9 +79,10 @@ def _begun(discipline: _Counted, processors: int) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("processors", [1, 2])
-def test_the_same_orders_are_begun_by_fewer_questions(processors: int) -> None:
+@pytest.mark.parametrize("windows", [1, 2])
+def test_the_same_orders_are_begun_by_fewer_questions(processors: int, windows: int) -> None:
     ahead, each = _Counted(goes_on=True), _Counted(goes_on=False)
-    begun = _begun(ahead, processors)
-    assert begun == _begun(each, processors)
-    assert len(begun) == QUERIES * ROUNDS
+    begun = _begun(ahead, processors, windows)
+    assert begun == _begun(each, processors, windows)
+    assert len(begun) == QUERIES * ROUNDS * windows
     assert ahead.asked < each.asked / 3

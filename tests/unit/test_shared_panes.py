@@ -114,6 +114,31 @@ def test_each_view_of_a_lot_gets_the_rows_it_would_get_alone(tmp_path: Path, log
     assert overflowed[2] == overflowed[1]
 
 
+def test_windows_of_one_view_share_a_lot_and_have_files_of_their_own(tmp_path: Path, log: RunFiles) -> None:
+    views, entry = _views(), 8
+    panes = shared_panes(views)
+    tasks = [
+        OrderTask(
+            number,
+            bound,
+            (),
+            Extent(start, start + SIZE, entry + 1),
+            log.find(-1, entry),
+            tmp_path / f"{number}",
+            deadline=None,
+            panes=panes[number],
+        )
+        for start in (20, 30, 40)
+        for number, (_, bound) in views.items()
+    ]
+    together = run_tasks(tasks)
+    for task, found in zip(tasks, together, strict=True):
+        (wanted,) = run_tasks([replace(task, panes=None)])
+        assert _said(found) == _said(wanted)
+        assert found.work is not None
+        assert found.work.carried == (task.extent.start > 20)
+
+
 def test_views_that_may_be_due_at_other_times_share_nothing() -> None:
     views = _views()
     panes = shared_panes(views)

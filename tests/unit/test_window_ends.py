@@ -28,3 +28,13 @@ def test_many_windows_that_hold_many_moments() -> None:
     """A day's windows every five seconds, over a day of panes."""
     found = ends_of(Windows(86_400, 5), np.arange(0, 86_400, 5))
     assert (len(found), found[0], found[-1]) == (2 * 17_280 - 1, 5, 2 * 86_400 - 5)
+
+
+@given(windows(), moments)
+def test_a_pane_lies_between_two_edges_of_windows_that_follow_each_other(
+    laid: Windows, some: list[int]
+) -> None:
+    starts = [laid.start + number * laid.slide for number in range(-400, 401)]
+    edges = {*starts, *(start + laid.size for start in starts)}
+    found = laid.panes_of(np.array(some, np.int64)).tolist()
+    assert found == [max(edge for edge in edges if edge <= moment) for moment in some]

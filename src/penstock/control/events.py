@@ -208,6 +208,7 @@ class OrderEnded:
         work: what it was worked out from; None: what the order said.
         is_carried: whether later instances can be worked out from it.
         beside_seconds: of `seconds`, its share of what orders of one lot share: their job, their publication.
+        together: orders in its lot.
     """
 
     stream: str
@@ -219,6 +220,7 @@ class OrderEnded:
     work: WindowWork | None = None
     is_carried: bool = True
     beside_seconds: float = 0.0
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.plan.slack import SlackChoice
@@ -32,8 +34,15 @@ class Windows:
 
     @property
     def pane(self) -> int:
-        """Length of a pane: every window is a whole number of panes."""
+        """Length of panes that are all as long: every window is a whole number of them."""
         return gcd(self.size, self.slide)
+
+    def panes_of(self, moments: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Starts of the panes that hold some moments, if panes are as long as they can be: from one edge of any window to the next."""
+        first = (moments - self.start) // self.slide * self.slide + self.start
+        # starts of windows lie there, and ends so far behind
+        ends = first + self.size % self.slide
+        return np.where(moments < ends, first, ends)
 
     def ends(self, moment: int) -> range:
         """Ends of the windows that hold a moment, ascending."""

@@ -190,8 +190,7 @@ class WindowCreation:
         return found
 
     def _count(self, times: Integers) -> None:
-        pane, start = self._windows.pane, self._windows.start
-        panes, counts = np.unique((times - start) // pane * pane + start, return_counts=True)
+        panes, counts = np.unique(self._windows.panes_of(times), return_counts=True)
         for each, count in zip(panes.tolist(), counts.tolist(), strict=True):
             self._counts[each] = self._counts.get(each, 0) + count
 
@@ -216,7 +215,7 @@ class WindowCreation:
 
     def _forget(self) -> None:
         """What lies before every window that may still close is one number."""
-        forgotten = self._closed - self._windows.size - self._windows.pane
+        forgotten = self._closed - self._windows.size - self._windows.slide
         for pane in [each for each in self._counts if each < forgotten]:
             self._before += self._counts.pop(pane)
 

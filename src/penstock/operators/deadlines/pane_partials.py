@@ -107,9 +107,7 @@ def from_panes(
         settled = kept.settled
     if new or kept is None:
         held = tuples.columns.filter(pa.array(is_new))
-        pane, start = window.windows.pane, window.windows.start
-        panes = (tuples.times[is_new] - start) // pane * pane + start
-        held = held.append_column(PANE, pa.array(panes))
+        held = held.append_column(PANE, pa.array(window.windows.panes_of(tuples.times[is_new])))
         held = canonical_columns(held, (*keys, *parts.values))
         values = {name: lift_values(held, groups, name) for name in parts.values}
         pieces.append(Content(parts.lift(held, groups), values))

@@ -134,9 +134,9 @@ class CellJobs:
     def _numbered(self, function: Callable[[int], Report], tasks: int) -> list[Report]:
         # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
         context = self.own()
-        tries = int(context.getConf().get("spark.task.maxFailures", "4"))
-        # Spark does not repeat tasks in one process
-        tries = 1 if str(context.master).startswith("local") else tries
+        # Spark does not repeat tasks in one process; to read all settings takes longer than a task
+        is_local = str(context.master).startswith("local")
+        tries = 1 if is_local else int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
         jobs = context.parallelize(range(tasks), tasks).map(lambda number: _caught(function, number, tries))
         if self._niceness:
             jobs.ctx = cast("SparkContext", _WithNiceness(jobs.ctx, self._niceness))

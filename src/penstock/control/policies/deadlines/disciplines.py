@@ -57,7 +57,10 @@ class Backlog(Protocol):
 
     @property
     def busy_until(self) -> float | None:
-        """When its running order is predicted to end; None where none runs and the oldest instance can be started."""
+        """When its running orders are predicted to end; None where the oldest instance can be started."""
+
+    def can_begin(self, lot: int) -> bool:
+        """Whether its oldest instance can be begun in a lot: no order of it runs elsewhere."""
 
     @property
     def constraint(self) -> CurrentConstraint:
@@ -76,6 +79,14 @@ class Backlog(Protocol):
         """What its instances ask of the processors."""
 
     @property
+    def beside(self) -> float:
+        """Of the predicted seconds of an instance, its part of what orders of one lot share."""
+
+    @property
+    def job(self) -> float:
+        """All that the orders of a lot share, seconds."""
+
+    @property
     def spread(self) -> float:
         """Relative standard deviation of costs around their prediction."""
 
@@ -91,7 +102,7 @@ class Backlog(Protocol):
         """Predicted seconds of an instance, and from what it is worked out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """What is done with the backlogs.
 
@@ -100,8 +111,8 @@ class Choice:
         shed: the instances not worth waiting for, by backlog so many of the oldest.
         reason: why that one is run.
         firm: it is abandoned at its deadline.
-        behind: of which the oldest instances are run next, each by the processor that is free first, as long as none takes longer than
-            predicted.
+        behind: of which the oldest instances are run next, in this order, each by the processor that is free first, as long as none takes
+            longer than predicted; the instances of one behind each other.
     """
 
     run: Backlog | None
@@ -109,6 +120,19 @@ class Choice:
     reason: str
     firm: bool = True
     behind: Sequence[Backlog] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Processor:
+    """A processor with the lot that it works on.
+
+    Attributes:
+        end: when it is predicted to be free, by the clock.
+        room: further orders may run behind those of the lot as long as they take no longer themselves, seconds; 0: none may.
+    """
+
+    end: float
+    room: float = 0.0
 
 
 class Discipline(Protocol):
@@ -122,13 +146,16 @@ class Discipline(Protocol):
     def predicts(self) -> bool:
         """Whether instances are shed by prediction."""
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+    def choose(
+        self, backlogs: Sequence[Backlog], now: float, processors: Sequence[Processor], together: float
+    ) -> Choice:
         """Chooses for one idle processor.
 
         Args:
             backlogs: of all queries, in one of them something that can be started.
             now: by the clock.
-            free: when each processor is predicted to be free, that one and other idle ones now.
+            processors: all, that one and other idle ones free now.
+            together: orders of a lot may take together, seconds.
         """
 
 
@@ -198,7 +225,13 @@ class RankedDiscipline:
     trial_share: float = 0.0
     idle_share: float = 0.0
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:  # noqa: ARG002
+    def choose(
+        self,
+        backlogs: Sequence[Backlog],
+        now: float,
+        processors: Sequence[Processor],  # noqa: ARG002
+        together: float,  # noqa: ARG002
+    ) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
         if (tried := tried_again(backlogs, now, self.trial_share)) is not None:
             return tried

@@ -18,6 +18,7 @@ from penstock.control.policies.deadlines.disciplines import (
     Backlog,
     Choice,
     Instance,
+    Processor,
     is_hopeless,
     tried_again,
 )
@@ -26,6 +27,8 @@ from penstock.plan.deadlines import WindowSpan
 
 #: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
 _PLANNED = 100
+#: seconds: the next instance of any query is due before
+_HORIZON = 1e6
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +63,7 @@ class _Chain:
         self, backlog: Backlog, last: Instance, now: float, violation: float, tightness: float
     ) -> None:
         self.backlog = backlog
+        self.beside, self.job = backlog.beside, backlog.job
         waiting = list(takewhile(lambda each: _urgency(each) <= _urgency(last), backlog.instances))
         self.waiting = len(waiting)
         instances = [*waiting, *backlog.expected(last.deadline, now)]
@@ -142,6 +146,7 @@ class PlannedDiscipline:
             corrected, and a query that has fallen behind so far would never come back.
         probe_share: of a processor, for such a query whose instances are worked out afresh: it has nothing to come nearer by.
         trial_share: of a processor, for such queries where others leave none idle: the newest instance is tried until its deadline.
+        idle_share: likewise where a processor is idle.
     """
 
     violation: float = 1.0
@@ -152,10 +157,13 @@ class PlannedDiscipline:
     probe_seconds: float = 2.0
     probe_share: float = 0.1
     trial_share: float = 0.05
+    idle_share: float = 0.5
     name: str = "planned"
     predicts: bool = True
 
-    def choose(self, backlogs: Sequence[Backlog], now: float, free: Sequence[float]) -> Choice:
+    def choose(
+        self, backlogs: Sequence[Backlog], now: float, processors: Sequence[Processor], together: float
+    ) -> Choice:
         """Chooses for one idle processor; see `Discipline.choose`."""
         tried = tried_again(backlogs, now, self.trial_share)
         if tried is not None:
@@ -166,12 +174,12 @@ class PlannedDiscipline:
             (link for chain in chains for link in chain.links),
             key=lambda link: _urgency(link.instance),
         )
-        while (late := self._first_late(kept, free)) is not None:
+        while (late := self._first_late(kept, processors, together)) is not None:
             dropped = max(kept[: late + 1], key=lambda link: link.merit)
             dropped.chain.drop(dropped)
             kept.remove(dropped)
-        if self._takes_losses_early(backlogs, len(free)):
-            while (late := self._first_late(kept, free, early=True)) is not None:
+        if self._takes_losses_early(backlogs, len(processors)):
+            while (late := self._first_late(kept, processors, together, early=True)) is not None:
                 spare = [link for link in kept[: late + 1] if link.is_spare]
                 if not spare:
                     break
@@ -187,11 +195,10 @@ class PlannedDiscipline:
             shed = [passed_over] if first.place else []
             # where all fit, they still do once the first one is begun
             fit = all(link.kept for chain in chains for link in chain.links)
-            behind = [link.chain.backlog for link in others if fit and not link.place]
+            behind = [link.chain.backlog for link in others if fit]
             reason = f"earliest deadline of {len(kept)} that fit"
             return Choice(first.chain.backlog, shed, reason, behind=behind)
-        waiting = [each for each in backlogs if each.instances and each.busy_until is None]
-        return self._nothing_fits(waiting, now, is_only=len(backlogs) == 1)
+        return self._nothing_fits(backlogs, now)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
         """Whether more is asked than can be done, and not too much for the allowances to be nearly kept."""
@@ -201,26 +208,39 @@ class PlannedDiscipline:
         excess = (asked - 1) * alone**2 / asked**2 if asked else 0.0
         return excess > self.early_from - 1 and least <= self.early_up_to
 
-    def _first_late(self, kept: Sequence[_Link], free: Sequence[float], early: bool = False) -> int | None:
-        """Works the plan out in its order, each instance on the processor that is free first; the place of the first late one, or
-        of the first that waits into the second half of its deadline, and for longer than the longest order takes."""
-        processors = sorted(free)
+    def _first_late(
+        self,
+        kept: Sequence[_Link],
+        processors: Sequence[Processor],
+        together: float,
+        early: bool = False,
+    ) -> int | None:
+        """Works the plan out in its order, each instance on the processor that is free first, behind others of a lot where there is room;
+        the place of the first late one, or of the first that waits into the second half of its deadline, and for longer than the longest
+        order takes."""
+        free = [(each.end, each.room) for each in sorted(processors)]
         longest = max((link.seconds for link in kept), default=0.0) if early else inf
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
-            seconds = link.seconds * (1 + min(link.chain.backlog.spread, self.largest_margin))
+            chain, (idle, room) = link.chain, free[0]
+            own = max(0.0, link.seconds - chain.beside)
+            joins = 0 < own <= room
+            seconds = (own if joins else own + chain.job) * (
+                1 + min(chain.backlog.spread, self.largest_margin)
+            )
             noticed, deadline = link.instance.noticed, link.instance.deadline
-            begin = max(processors[0], ready[link.chain])
+            begin = max(idle, ready[chain])
             end = begin + seconds
             latest = max((noticed + deadline) / 2, noticed + longest)
             if end > deadline or begin > latest:
                 return place
-            heapreplace(processors, end)
-            ready[link.chain] = end
+            heapreplace(free, (end, (room if joins else together) - own))
+            ready[chain] = end
         return None
 
-    def _nothing_fits(self, backlogs: Sequence[Backlog], now: float, *, is_only: bool) -> Choice:
+    def _nothing_fits(self, every: Sequence[Backlog], now: float) -> Choice:
         """The processor would be idle: an instance with a chance is tried, or a query that is behind is brought nearer."""
+        backlogs = [each for each in every if each.instances and each.busy_until is None]
         chances = [
             (
                 expiration_factor(backlog.predict(each.span, backlog.base)[0], each.deadline, now),
@@ -237,8 +257,14 @@ class PlannedDiscipline:
                 for other, own in groupby(chances, key=lambda chance: chance[1])
             ]
             return _only(backlogs, number, hopeless, "fits, though with less than the margin", firm=True)
+        tried = tried_again(backlogs, now, self.idle_share)
+        if tried is not None and tried.run is not None and not _is_wanted(every, tried.run, now):
+            return tried
         behind = [
-            (-inf if each.catching_up else each.measured_at + self._rests(each, is_only=is_only), number)
+            (
+                -inf if each.catching_up else each.measured_at + self._rests(each, is_only=len(every) == 1),
+                number,
+            )
             for number, each in enumerate(backlogs)
             if is_hopeless(each)
         ]
@@ -256,6 +282,17 @@ class PlannedDiscipline:
         newest = backlog.instances[-1]
         seconds = backlog.predict(newest.span, backlog.base)[0]
         return max(self.probe_seconds, seconds / self.probe_share)
+
+
+def _is_wanted(backlogs: Sequence[Backlog], tried: Backlog, now: float) -> bool:
+    """Whether another query is expected to have a window to begin before the newest one of a query is due."""
+    due = tried.instances[-1].deadline
+    coming = (
+        each.expected(now + _HORIZON, now)
+        for each in backlogs
+        if each is not tried and each.busy_until is None
+    )
+    return any(each[0].noticed < due for each in coming if each)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:

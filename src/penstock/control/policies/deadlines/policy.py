@@ -5,7 +5,6 @@ Source: Wu, Gu, Lyu, Yu, sections 3 and 4.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -28,9 +27,9 @@ from penstock.control.events import (
     ProcessorsIdle,
 )
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
-from penstock.control.policies.deadlines.disciplines import MISSES, Choice, Discipline, Instance
+from penstock.control.policies.deadlines.disciplines import MISSES, Choice, Discipline, Instance, Processor
 from penstock.control.policies.deadlines.feedback import Feedback, FeedbackSettings
-from penstock.control.policies.deadlines.lots import Lot
+from penstock.control.policies.deadlines.lots import Lot, other_processors
 from penstock.control.policies.deadlines.memory import QueryMemory
 from penstock.control.policies.deadlines.prediction import (
     CostPredictor,
@@ -61,8 +60,8 @@ class DeadlineSettings:
 class DeadlinePolicy:
     """Orders the instances of all queries with deadlines.
 
-    The shell tells what happens; to `ProcessorsIdle` the policy answers with orders to start and instances to give up. One order
-    a query runs at a time, and its instances are released in order. The shell abandons a firm order at its deadline.
+    The shell tells what happens; to `ProcessorsIdle` the policy answers with orders to start and instances to give up. Orders of a
+    query run in one lot at a time, and its instances are released in order. The shell abandons a firm order at its deadline.
 
     Args:
         discipline: which instance is next.
@@ -182,8 +181,8 @@ class DeadlinePolicy:
             self._arrived += 1
             query.outcomes.created += 1
             return
-        order, query.running = query.running, None
-        assert order is not None, f"no order of {event.stream!r} runs"
+        assert query.running, f"no order of {event.stream!r} runs"
+        order = query.running.popleft()
         if order.is_sample:
             yield from query.settle(sample_ended(query, order, event, now))
             return
@@ -197,13 +196,14 @@ class DeadlinePolicy:
             rest = event.seconds - event.adding_seconds - event.removing_seconds
             parts = (event.adding_seconds, event.removing_seconds, rest)
             work = event.work or order.work
-            query.predictor.measured(now, work, order.predicted, parts, event.beside_seconds)
+            beside, lots = event.beside_seconds, 1 / event.together
+            query.predictor.measured(now, work, order.predicted, parts, beside, lots)
             query.processed = order.instance.span if event.is_carried else None
             if not order.firm:
                 query.catching_up = event.seconds < CATCHES_UP * query.late_seconds
                 query.late_seconds = event.seconds
             satisfied = now <= order.instance.deadline
-            if satisfied and order.started + order.predicted > order.instance.deadline:
+            if satisfied and order.end > order.instance.deadline:
                 yield from query.expect_less()
         if satisfied:
             query.outcomes.released += 1
@@ -219,27 +219,27 @@ class DeadlinePolicy:
             yield from self._expire(query, now)
         lots = [Lot(self._lots + number + 1, now) for number in range(event.processors)]
         self._lots += len(lots)
-        filling = list(lots)
-        planned = deque[Choice]()
-        busy: list[float] = []
-        while filling and any(each.instances and each.running is None for each in self._queries.values()):
+        planned: list[Choice] = []
+        others: list[Processor] = []
+        together = event.together_seconds
+        while filling := [each for each in lots if not each.is_full]:
             lot = min(filling, key=lambda each: each.end)
-            if not planned:
-                busy = [each.end for each in lots if each is not lot] + self._busy(now, lots)
-                choice = self._discipline.choose(list(self._queries.values()), lot.end, [lot.end, *busy])
-                planned += [
-                    choice,
-                    *(replace(choice, run=each, shed=(), behind=()) for each in choice.behind),
-                ]
-            choice = planned.popleft()
-            sample = self._degraded(choice, lot, now, event.together_seconds, busy)
+            if not any(each.instances and each.can_begin(lot.number) for each in self._queries.values()):
+                lot.is_full = True
+                continue
+            choice = next((each for each in planned if each.run and each.run.can_begin(lot.number)), None)
+            if choice is None:
+                others = other_processors(self._queries.values(), lots, lot, now, together)
+                processors = [lot.processor(together), *others]
+                choice = self._discipline.choose([*self._queries.values()], lot.end, processors, together)
+                behind = [replace(choice, run=each, shed=(), behind=()) for each in choice.behind]
+                planned = [choice, *behind] if behind else []
+            sample = self._degraded(choice, lot, now, together, others)
             if sample is not None:
                 yield from self._start_sample(sample, lot, now)
                 continue
-            if lot.orders and not self._fits(choice, lot, now, event.together_seconds):
-                filling.remove(lot)
-                if planned:
-                    planned.appendleft(choice)
+            if lot.orders and not self._fits(choice, lot, now, together):
+                lot.is_full = True
                 continue
             for backlog, count, reason in choice.shed:
                 assert isinstance(backlog, QueryState)
@@ -248,16 +248,15 @@ class DeadlinePolicy:
             if choice.run is None:
                 return
             assert isinstance(choice.run, QueryState)
-            yield self._start(choice.run, choice, lot)
-            order = choice.run.running
-            assert order is not None, "it was begun"
-            own = choice.run.own(order.predicted)
-            lot.add(order, own, now)
-            if own > order.predicted:
-                planned.clear()
+            yield self._start(choice.run, choice, lot, now)
+            order = choice.run.running[-1]
+            if choice.run.own(order.predicted) > order.predicted:
+                planned = []
+            elif planned:
+                planned.remove(choice)
             # on one whose cost is not known yet nothing may depend
-            if not order.firm or not order.predicted or not event.together_seconds:
-                filling.remove(lot)
+            if not order.firm or not order.predicted or not together:
+                lot.is_full = True
 
     def _fits(self, choice: Choice, lot: Lot, now: float, most: float) -> bool:
         """Whether an order may run behind others of its lot, of which no result is visible before all are worked out."""
@@ -270,31 +269,26 @@ class DeadlinePolicy:
         return seconds > 0 and lot.has_room(instance.deadline, query.own(seconds), now, most)
 
     def _degraded(
-        self, choice: Choice, lot: Lot, now: float, most: float, busy: Sequence[float]
+        self, choice: Choice, lot: Lot, now: float, most: float, others: Sequence[Processor]
     ) -> Sample | None:
         """A sample behind which the choice would be the same; None where there is none."""
         for sample in samples(choice, lot, now, most) if most else ():
-            free = [sample.end, *busy]
-            if _same(choice, self._discipline.choose(list(self._queries.values()), sample.end, free)):
+            own = replace(lot.processor(most, sample.own), end=sample.end)
+            queries = [*self._queries.values()]
+            if _same(choice, self._discipline.choose(queries, sample.end, [own, *others], most)):
                 return sample
         return None
 
-    def _busy(self, now: float, filling: Sequence[Lot]) -> list[float]:
-        """When each lot of running orders is predicted to end, but for those that are being filled."""
-        ends: dict[int, float] = {}
-        for query in self._queries.values():
-            query.busy_until = None if query.running is None else query.running.end(now)
-            if query.running is not None and query.busy_until is not None:
-                ends[query.running.lot] = max(query.busy_until, ends.get(query.running.lot, 0.0))
-        return [end for lot, end in ends.items() if all(each.number != lot for each in filling)]
-
-    def _start(self, query: QueryState, choice: Choice, lot: Lot) -> Action:
+    def _start(self, query: QueryState, choice: Choice, lot: Lot, now: float) -> Action:
         instance = query.instances.popleft()
         seconds, work = query.predict(instance.span, query.base)
-        query.running = Order(instance, seconds, work, choice.firm, lot.end, lot.number)
+        figures = self._figures(query, instance, seconds, lot.end)
+        own = query.own(seconds)
+        end = lot.end_with(own, query.job)
+        query.running.append(Order(instance, seconds, work, choice.firm, end, lot.number))
+        lot.add(query.running[-1], own, now)
         if choice.firm:
             query.late_seconds, query.catching_up = inf, False
-        figures = self._figures(query, instance, seconds, lot.end)
         figures |= {"new": work.new, "expired": work.expired}
         stream, version = query.bound.stream, query.bound.version
         return StartOrder(
@@ -308,10 +302,9 @@ class DeadlinePolicy:
         instance = query.instances.popleft()
         figures = self._figures(query, instance, query.predict(instance.span, query.base)[0], lot.end)
         figures |= {"sample": sample.size, "sample_seconds": round(sample.seconds, 6)}
-        query.running = Order(
-            instance, sample.seconds, sample.work, True, lot.end, lot.number, is_sample=True
-        )
-        lot.add(query.running, sample.own, now)
+        order = Order(instance, sample.seconds, sample.work, True, sample.end, lot.number, is_sample=True)
+        query.running.append(order)
+        lot.add(order, sample.own, now)
         stream, version = query.bound.stream, query.bound.version
         reason = "its exact answer would miss its deadline"
         yield StartOrder(
@@ -331,7 +324,7 @@ class DeadlinePolicy:
 
     def _expire(self, query: QueryState, now: float) -> Iterator[Action]:
         """Gives up what waited beyond its deadline: shed by a discipline that predicts, as no time left."""
-        if query.running is not None:
+        if query.running:
             return
         for instance in list(query.instances):
             if instance.deadline > now:

@@ -7,7 +7,7 @@ ours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 
 from penstock.optimizer.averages import AveragingSettings, FadingSums
@@ -66,12 +66,15 @@ class CostPredictor:
         query: whose instances.
         settings: how.
         believed: unit costs before the first order.
-        kin: measures all queries that compute the same; predicts this one before its first order.
+        kin: measures all queries that compute the same; predicts this one before its first order, and what its orders share with others. One
+            order alone counts for no more than those of the kin took: it may have been that of a cold machine.
 
     Attributes:
         rho: factor of what tuples are predicted to cost.
         costs: as measured; before the first order those of its kin.
-        beside: what an order takes that orders of one lot share, seconds, likewise.
+        beside: an order's part of what orders of one lot share, seconds: as that of the newest ones of its kin, for it is a matter of how
+            many they are.
+        job: all that the orders of one lot share, seconds, likewise.
         measured_at: when an order was last measured; minus infinity: none was.
     """
 
@@ -88,15 +91,24 @@ class CostPredictor:
         self._sums = FadingSums(settings.averaging)
         self.measured_at = -inf
         self.rho = 1.0
-        self._costs = believed
+        #: Pm without what orders share
+        self._own = believed
+        self._beside = self._job = 0.0
+        #: orders that were measured
+        self._orders = 0
 
     @property
     def costs(self) -> UnitCosts:
-        return self._costs if self._known is self else self._known.costs
+        own = self._known._own
+        return replace(own, maintenance=own.maintenance + self.beside)
 
     @property
     def beside(self) -> float:
-        return self._known._sums.ratio("beside", "orders")
+        return self._shared._beside
+
+    @property
+    def job(self) -> float:
+        return self._shared._job
 
     @property
     def is_measured(self) -> bool:
@@ -107,6 +119,11 @@ class CostPredictor:
     def is_by_kin(self) -> bool:
         """Whether it is predicted by other queries alone."""
         return self._known is not self
+
+    @property
+    def _shared(self) -> CostPredictor:
+        """What measures lots."""
+        return self if self._kin is None or not self._kin.is_measured else self._kin
 
     @property
     def _known(self) -> CostPredictor:
@@ -122,14 +139,22 @@ class CostPredictor:
             span: its tuples.
             base: those of the last processed instance, None where there is none.
         """
+        beside = self.beside
         work = fresh_work(span)
-        seconds = self.costs.seconds(work, self.rho)
+        seconds = self._seconds(work)
         if self._incremental and base is not None:
             carried = carried_work(span, base)
-            from_base = self.costs.seconds(carried, self.rho)
+            from_base = self._seconds(carried)
             if from_base <= seconds:
-                return from_base, carried
-        return seconds, work
+                return from_base + beside, carried
+        return seconds + beside, work
+
+    def _seconds(self, work: WindowWork) -> float:
+        """What an order takes itself."""
+        own = self._known._own.seconds(work, self.rho)
+        if self._orders != 1 or self._kin is None:
+            return own
+        return min(own, self._kin._own.seconds(work, self.rho))
 
     @property
     def sums(self) -> dict[str, float]:
@@ -140,8 +165,11 @@ class CostPredictor:
         """Goes on with what was measured before, as if it had been now; the first order counts beside it."""
         if not sums:
             return
-        self._costs, self.measured_at = costs, now
+        # of more than one order
+        self.measured_at, self._orders = now, 2
         self._sums.add(0.0, dict(sums.items()))
+        self._measure_lots()
+        self._own = replace(costs, maintenance=costs.maintenance - self._beside)
         if self._kin is not None and not self._kin.is_measured:
             self._kin.recall(now, costs, sums)
 
@@ -157,6 +185,7 @@ class CostPredictor:
         predicted: float,
         seconds: tuple[float, float, float],
         beside: float = 0.0,
+        lots: float = 0.0,
     ) -> None:
         """An order has ended.
 
@@ -166,12 +195,13 @@ class CostPredictor:
             predicted: seconds.
             seconds: for its new tuples, for its expired ones, for the rest. What is spent on none counts as the rest: as a cost of
                 tuples that fade away it would grow without end.
-            beside: of these, what orders of one lot share.
+            beside: of these, its part of what orders of one lot share.
+            lots: its part of the lot.
         """
         adding = seconds[0] if work.new else 0.0
         removing = seconds[1] if work.expired else 0.0
         if self._kin is not None:
-            self._kin.measured(now, work, predicted, seconds, beside)
+            self._kin.measured(now, work, predicted, seconds, beside, lots)
         error = sum(seconds) / predicted - 1 if predicted else 0.0
         self._sums.add(
             0.0 if self.measured_at == -inf else max(0.0, now - self.measured_at),
@@ -184,14 +214,20 @@ class CostPredictor:
                 "orders": 1,
                 "squares": error * error,
                 "beside": beside,
+                "lots": lots,
             },
         )
         self.measured_at = now
-        self._costs = UnitCosts(
-            self._sums.ratio("adding", "new") if self._sums.sum("new") else self._costs.new,
-            self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self._costs.expired,
-            self._sums.ratio("rest", "orders"),
+        self._orders += 1
+        self._measure_lots()
+        self._own = UnitCosts(
+            self._sums.ratio("adding", "new") if self._sums.sum("new") else self._own.new,
+            self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self._own.expired,
+            self._sums.ratio("rest", "orders") - self._beside,
         )
+
+    def _measure_lots(self) -> None:
+        self._beside, self._job = self._sums.ratio("beside", "orders"), self._sums.ratio("beside", "lots")
 
     def bounded(self, now: float, work: WindowWork, predicted: float, seconds: float) -> None:
         """An order was abandoned after so many seconds: no news where more was predicted."""

@@ -36,7 +36,7 @@ class Order:
         predicted: seconds.
         work: what it is worked out from.
         firm: it is abandoned at its deadline.
-        started: when it begins, by the clock.
+        end: when it is predicted to end, by the clock.
         lot: number of the lot it is in.
         is_sample: it is worked out from a sample.
     """
@@ -45,16 +45,12 @@ class Order:
     predicted: float
     work: WindowWork
     firm: bool
-    started: float
+    end: float
     lot: int
     is_sample: bool = False
 
-    def end(self, now: float) -> float:
-        """When it is predicted to end, not before now."""
-        return max(now, self.started + self.predicted)
 
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class QueryState:
     """A query with what waits of it: a `Backlog`."""
 
@@ -67,7 +63,8 @@ class QueryState:
     sampling: CostPredictor
     instances: deque[Instance] = field(default_factory=deque)
     forecast: InstanceForecast = field(default_factory=InstanceForecast)
-    running: Order | None = None
+    #: behind each other, in one lot
+    running: deque[Order] = field(default_factory=deque)
     processed: WindowSpan | None = None
     busy_until: float | None = None
     outcomes: Outcomes = field(default_factory=Outcomes)
@@ -81,9 +78,20 @@ class QueryState:
     @property
     def base(self) -> WindowSpan | None:
         # a sample leaves nothing to go on from
-        if self.running is None or self.running.is_sample:
+        if not self.running or self.running[-1].is_sample:
             return self.processed
-        return self.running.instance.span
+        return self.running[-1].instance.span
+
+    def can_begin(self, lot: int) -> bool:
+        return not self.running or (self.running[-1].lot == lot and not self.running[-1].is_sample)
+
+    @property
+    def beside(self) -> float:
+        return self.predictor.beside
+
+    @property
+    def job(self) -> float:
+        return self.predictor.job
 
     @property
     def spread(self) -> float:
@@ -124,7 +132,7 @@ class QueryState:
     def own(self, seconds: float) -> float:
         """What an order of so many seconds takes itself, and not the job that it shares with others, as the newest ones did; before the first
         order of the query more than its kin took."""
-        own = max(0.0, seconds - self.predictor.beside)
+        own = max(0.0, seconds - self.beside)
         return _UNSURE * own if self.predictor.is_by_kin else own
 
     def sample_costs(self, tuples: int, now: float) -> UnitCosts:
@@ -142,7 +150,7 @@ class QueryState:
 
     def own_of_sample(self, seconds: float) -> float:
         """What an order of a sample that takes so many seconds takes itself, see `own`."""
-        beside = self.sampling.beside if self.sampling.is_measured else self.predictor.beside
+        beside = self.sampling.beside if self.sampling.is_measured else self.beside
         return max(0.0, seconds - beside)
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:

@@ -75,7 +75,7 @@ def samples(choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Sampl
         assert isinstance(query, QueryState)
         # measuring again what is behind comes first
         is_measured_again = query is choice.run and not choice.firm
-        if not query.bound.query.approximate or query.running is not None or is_measured_again:
+        if not query.bound.query.approximate or query.running or is_measured_again:
             continue
         instance = query.instances[count - 1]
         costs = query.sample_costs(instance.span.tuples, now)
@@ -83,10 +83,8 @@ def samples(choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Sampl
         size = sample_size(costs, instance.span.tuples, instance.deadline - lot.end, exact)
         seconds = costs.seconds(WindowWork(size, 0, carried=False))
         own = query.own_of_sample(seconds)
-        if size and not lot.orders:
-            yield Sample(query, count, size, seconds, own, lot.end + seconds)
-        elif size and lot.has_room(instance.deadline, own, now, most):
-            yield Sample(query, count, size, seconds, own, lot.end + own)
+        if size and (not lot.orders or lot.has_room(instance.deadline, own, now, most)):
+            yield Sample(query, count, size, seconds, own, lot.end_with(own, query.job))
 
 
 def sample_ended(
@@ -105,7 +103,9 @@ def sample_ended(
     else:
         rest = event.seconds - event.adding_seconds - event.removing_seconds
         parts = (event.adding_seconds, event.removing_seconds, rest)
-        query.sampling.measured(now, event.work or order.work, order.predicted, parts, event.beside_seconds)
+        query.sampling.measured(
+            now, event.work or order.work, order.predicted, parts, event.beside_seconds, 1 / event.together
+        )
         if now <= order.instance.deadline:
             query.outcomes.approximated += 1
             return True

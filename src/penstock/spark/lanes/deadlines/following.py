@@ -97,6 +97,7 @@ class FollowedView:
     Attributes:
         open: the instances that nothing has become of yet, by the end of their windows.
         kept_after: as above; the lane's to move on.
+        base: the instance that the next one may be worked out from, the lane's to set; None: there is no state.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class FollowedView:
             {registered.stream: registered.entry}, {registered.stream: log}, lambda _: begun()
         )
         self._creation = None if stands is None else self._created_from(stands.creation)
-        self._base: Instance | None = None
+        self.base: Instance | None = None
 
     @property
     def query(self) -> DeadlineQuery:
@@ -155,20 +156,16 @@ class FollowedView:
         """How long its windows wait for late tuples; None: not at all, or before its first entry."""
         return None if self._creation is None else self._creation.slack
 
-    def carry(self, instance: Instance | None) -> None:
-        """Says which instance the next one may be worked out from; None: there is no state."""
-        self._base = instance
-
     def first_needed(self, until: int) -> int:
         """The first entry with tuples that are needed still; behind `until` where there are none up to it."""
         if self._creation is None:
             return until + 1
         needed = self._creation.needed(self.open)
-        if self._base is not None and self._base.end <= needed:
+        if self.base is not None and self.base.end <= needed:
             # no later window has any of its tuples
-            self._base = None
-        if self._base is not None:
-            needed = min(needed, self._base.start)
+            self.base = None
+        if self.base is not None:
+            needed = min(needed, self.base.start)
         first = self._log.first_reaching(needed, self.kept_after, until)
         # with the entry before it, which says when its tuples came
         return max(first - 1, self.kept_after + 1) if self._waits else first
@@ -221,17 +218,17 @@ class FollowedView:
             self.open[window.end] = instance
             yield instance, span
 
-    def runs(self, instance: Instance, found: dict[Hashable, FoundRuns], *, carried: bool) -> FoundRuns:
+    def runs(
+        self, instance: Instance, found: dict[Hashable, FoundRuns], base: Instance | None = None
+    ) -> FoundRuns:
         """What holds the tuples of an instance, and those of the one it is worked out from.
 
         Args:
             instance: which.
             found: what was found at this moment for other instances, which is added to: that of views with one demand is the same.
-            carried: whether it is worked out from another one.
+            base: it is worked out from this one; None: afresh, or from what workers keep.
         """
-        oldest = instance.start
-        if carried and self._base is not None:
-            oldest = min(oldest, self._base.start)
+        oldest = instance.start if base is None else min(instance.start, base.start)
         first = self._log.first_reaching(oldest, self.kept_after, instance.entry)
         first = self._beginnings.first(self.registered.stream, first - 1, instance.entry)
         key = self._demand, first - 1, instance.entry

@@ -37,6 +37,7 @@ from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.lanes.deadlines.read_tuples import ReadTuples, slices_of
 from penstock.spark.log.run_files import FoundRuns
+from penstock.spark.publication.kinds import view_kind
 from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
@@ -112,7 +113,7 @@ class OrderReport:
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """An order: `CellJobs.run(run_tasks, [[task]])`, or several of different views behind each other.
+    """An order: `CellJobs.run(run_tasks, [[task]])`, or several behind each other.
 
     Attributes:
         number: names the files of the view, as the operator of a window view does.
@@ -128,6 +129,7 @@ class OrderTask:
         gives_way: of an order without a deadline: it is abandoned when this file is there; None: never.
         panes: the partials that its view keeps in workers; None: none are kept.
         sample: it is worked out from a sample of so many tuples; 0: from all.
+        follows: it is worked out from what the order of its view before it in the lot reports, in place of `carried`.
     """
 
     number: int
@@ -143,6 +145,7 @@ class OrderTask:
     gives_way: str | None = None
     panes: SharedPanes | None = None
     sample: int = 0
+    follows: bool = False
 
     @property
     def rows_view(self) -> BoundWindow:
@@ -246,34 +249,40 @@ class OrderTask:
 
 
 def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
-    """Works orders of different views out one after the other, each within its own time, and stages their rows together.
+    """Works orders out one after the other, each within its own time, and stages their rows together.
+
+    What is staged of an order has its place among them for an operator: a view may have several.
 
     Raises:
         CheckpointError: as of `OrderTask.work`.
     """
     give_way()
-    views = {task.number: task.rows_view for task in tasks}
+    views = [task.rows_view for task in tasks]
     stage = ResultStage(
-        None, tasks[0].staging / uuid.uuid4().hex, 0, lambda number: {views[number].plan.name: views[number]}
+        None, tasks[0].staging / uuid.uuid4().hex, 0, lambda place: {views[place].plan.name: views[place]}
     )
     reports: list[OrderReport] = []
+    carried: dict[int, bytes | None] = {}
     read = ReadTuples()
-    for task in tasks:
-        report, answer = task.work(read)
+    for place, task in enumerate(tasks):
+        given = replace(task, carried=carried.get(task.number)) if task.follows else task
+        report, answer = given.work(read)
         reports.append(report)
+        carried[task.number] = report.carried
         if answer is not None:
-            stage.add(task.number, answer)
+            stage.add(place, answer)
     began = time.perf_counter()
     staged: defaultdict[int, list[StagedResults]] = defaultdict(list)
     for each in stage.close():
-        staged[each.operator].append(each)
+        kind, file = view_kind(tasks[each.operator].number, each.view), each.file
+        staged[each.operator].append(replace(each, file=file and replace(file, kind=kind)))
     done = sum(each.outcome == DONE for each in reports)
     share = (time.perf_counter() - began) / max(1, done)
     return [
-        replace(report, results=staged[task.number], seconds=report.seconds + share)
+        replace(report, results=staged[place], seconds=report.seconds + share)
         if report.outcome == DONE
         else report
-        for task, report in zip(tasks, reports, strict=True)
+        for place, report in enumerate(reports)
     ]
 
 

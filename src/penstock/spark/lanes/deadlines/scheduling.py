@@ -27,6 +27,7 @@ from penstock.spark.lanes.deadlines.ledger import (
     MISSED,
     RELEASED,
     SHED,
+    Instance,
     Outcome,
 )
 from penstock.spark.lanes.deadlines.orders import FAILED as USER_FAILED
@@ -43,6 +44,8 @@ from penstock.spark.storage.failpoints import failpoint
 
 #: the longest time between two looks at the logs and at the clock, seconds
 _LOOK_SECONDS = 0.1
+#: windows that are given up wait for the next answers no longer than that since the last ones, seconds
+_HELD_SECONDS = 0.5
 #: entries of a log that are followed at once
 _MOST_ENTRIES = 64
 #: an order whose result will be late, but is carried on from, is abandoned after so many deadlines
@@ -97,6 +100,10 @@ class Schedule:
         self._failures = FailedWindows(lane, events)
         #: entries that were followed since it was last said which are needed
         self._unmarked = 0
+        #: windows that are given up, and not published
+        self._given_up: list[Outcome] = []
+        #: when something was published last, by the performance counter
+        self._published = 0.0
         #: numbers of the views whose states could not be carried, which is told once
         self._uncarried: set[int] = set()
 
@@ -106,15 +113,21 @@ class Schedule:
         is_behind = self._follow()
         began = time.perf_counter()
         judged = self._judged(self._running.ended())
-        judged.outcomes += self._begin_orders()
+        self._given_up += self._begin_orders()
         self._late.give_way(self._running.idle)
         self._late.hear(self._cause)
         # what is late anyway is not published in the way of what is not
         has_news = self._late.has_news and not self._is_open
-        if judged.outcomes or has_news or self._unmarked >= _MOST_ENTRIES:
+        # what is given up goes with the next answers, and not in their way
+        waits = self._running.count and began < self._published + _HELD_SECONDS
+        is_due = bool(self._given_up) and not waits
+        if judged.outcomes or is_due or has_news or self._unmarked >= _MOST_ENTRIES:
+            judged.outcomes += self._given_up
+            self._given_up = []
             if judged.outcomes or has_news:
                 self._late.settle(judged)
             self._publications.put(self._settled(judged, began))
+            self._published = began
             return True
         if not is_behind:
             self._late.begin(self._running.idle, self._reach, self._publications.number)
@@ -168,6 +181,8 @@ class Schedule:
         outcomes: list[Outcome] = []
         lots: dict[int, list[RunningOrder]] = {}
         found: dict[Hashable, FoundRuns] = {}
+        #: by view, what it is worked out from in the lot
+        before: dict[int, Instance] = {}
         for action in self._decisions.handle(ProcessorsIdle(self._running.idle, _TOGETHER_SECONDS)):
             view = self._views[self._numbers[action.stream]]
             instance = view.open[action.number]
@@ -178,7 +193,9 @@ class Schedule:
                 continue
             late = self._decisions.now + _LATE_DEADLINES * view.query.deadline
             until = instance.deadline if action.firm else late
-            task = self._orders.task(view, instance, action, until, found)
+            task = self._orders.task(view, instance, action, until, found, before.get(instance.view))
+            if not action.sample:
+                before[instance.view] = instance
             order = RunningOrder(instance, action.figures, time.time(), until, task)
             lots.setdefault(action.lot, []).append(order)
         for orders in lots.values():
@@ -229,7 +246,9 @@ class Schedule:
         whole, beside = ended.seconds + waited, ended.seconds - report.seconds + waited
         parts = report.adding_seconds, report.removing_seconds
         decisions.handle(
-            OrderEnded(view.name, 0, instance.end, whole, *parts, report.work, is_carried, beside)
+            OrderEnded(
+                view.name, 0, instance.end, whole, *parts, report.work, is_carried, beside, ended.together
+            )
         )
         if decisions.now > instance.deadline:
             return MISSED, f"it was finished {decisions.now - instance.deadline:.3f} s after its deadline"

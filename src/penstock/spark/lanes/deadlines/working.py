@@ -19,7 +19,6 @@ from penstock.spark.lanes.deadlines.orders import (
     OrderReport,
     OrderTask,
     SharedPanes,
-    results_view,
     run_tasks,
 )
 from penstock.spark.lanes.deadlines.running import Worked
@@ -72,6 +71,7 @@ class ViewOrders:
         action: StartOrder,
         until: float,
         found: dict[Hashable, FoundRuns],
+        before: Instance | None = None,
     ) -> OrderTask:
         """What works an instance out.
 
@@ -81,13 +81,18 @@ class ViewOrders:
             action: what the policy said.
             until: its time is over then, seconds since the epoch.
             found: as of `FollowedView.runs`.
+            before: the view's instance before it in the lot; None: there is none.
         """
         if action.sample:
-            runs = view.runs(instance, found, carried=False)
-            return self._task(instance, runs, until, 0, state_bytes=0, sample=action.sample)
-        carried = self._carried.get(instance.view) if action.work.carried else None
-        runs = view.runs(instance, found, carried=carried is not None)
-        return self._task(instance, runs, until, 0, carried=carried, panes=self._panes.get(instance.view))
+            return self._task(
+                instance, view.runs(instance, found), until, 0, state_bytes=0, sample=action.sample
+            )
+        carried, base, follows = None, None, False
+        if action.work.carried and self._calls[instance.view]:
+            carried, base, follows = self._carried.get(instance.view), before or view.base, before is not None
+        runs = view.runs(instance, found, base)
+        panes = self._panes.get(instance.view)
+        return self._task(instance, runs, until, 0, carried=carried, panes=panes, follows=follows)
 
     def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
         """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
@@ -96,7 +101,7 @@ class ViewOrders:
             view: the window's.
             instance: the window, with the tuples that have come by now.
         """
-        task = self._task(instance, view.runs(instance, {}, carried=False), None, 1, state_bytes=0)
+        task = self._task(instance, view.runs(instance, {}), None, 1, state_bytes=0)
         # a worker looks for it time and again: not in an object store
         gives_way = str(task.staging / _GIVES_WAY) if isinstance(task.staging, Path) else None
         return replace(task, gives_way=gives_way)
@@ -128,35 +133,29 @@ class ViewOrders:
     def work(self, jobs: CellJobs, tasks: Sequence[OrderTask]) -> list[Worked]:
         """Works tasks out one after the other, by one job; any thread may."""
         (reports,) = jobs.run(run_tasks, [tasks])
-        numbers = {task.number: task for task in tasks}
         # a job of the same thread, so of the same group
         made = make_results(
             self._context.spark,
             [each for report in reports for each in report.results if each.raw],
-            lambda each: results_view(numbers[each.operator].view, numbers[each.operator].calls),
+            lambda each: tasks[each.operator].rows_view,
             None,
         )
+        # places among the tasks are their operators
         left = {each.job: each.left for each in made}
-        return [
-            Worked(
-                report,
-                task.staging,
-                (
-                    *(file for each in report.results if not each.raw for file in each.left),
-                    *left.get(task.number, ()),
-                ),
-            )
-            for task, report in zip(tasks, reports, strict=True)
-        ]
+        worked = []
+        for place, (task, report) in enumerate(zip(tasks, reports, strict=True)):
+            own = [file for each in report.results if not each.raw for file in each.left]
+            worked.append(Worked(report, task.staging, (*own, *left.get(place, ()))))
+        return worked
 
     def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> bool:
         """Keeps the states of an order that is done for the next one; whether there are any, or none are needed."""
         if report.carried is None:
             self._carried.pop(instance.view, None)
-            view.carry(None)
+            view.base = None
             return report.is_kept or not view.query.incremental
         self._carried[instance.view] = report.carried
-        view.carry(instance)
+        view.base = instance
         return True
 
 
