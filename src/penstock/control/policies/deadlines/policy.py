@@ -243,6 +243,9 @@ class DeadlinePolicy:
                 continue
             for backlog, count, reason in choice.shed:
                 assert isinstance(backlog, QueryState)
+                if backlog.running:
+                    # what runs of it is settled first
+                    continue
                 for _ in range(count):
                     yield from self._shed(backlog, reason, now)
             if choice.run is None:
@@ -264,6 +267,8 @@ class DeadlinePolicy:
         if not isinstance(query, QueryState) or not choice.firm:
             return False
         passed_over = next((count for backlog, count, _ in choice.shed if backlog is query), 0)
+        if passed_over and query.running:
+            return False
         instance = query.instances[passed_over]
         seconds = query.predict(instance.span, query.base)[0]
         return seconds > 0 and lot.has_room(instance.deadline, query.own(seconds), now, most)

@@ -1,0 +1,89 @@
+"""Windows of a view that share a lot: in which order they are settled, and what is known of their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.control.actions import Action, GiveUpInstance, ReportViolation, StartOrder
+from penstock.control.events import DeadlineBound, InstanceCreated, OrderEnded, ProcessorsIdle
+from penstock.control.policies.deadlines.disciplines import PAPER, PREDICTIVE, Discipline
+from penstock.control.policies.deadlines.planning import PlannedDiscipline
+from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
+from penstock.control.policies.deadlines.prediction import UnitCosts
+from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
+
+#: tuples of windows that take 10 ms, and 5 s
+SMALL, LARGE = 10_000, 5_000_000
+KNOWN = DeadlineSettings(believed=UnitCosts(new=1e-6))
+
+DISCIPLINES = pytest.mark.parametrize("discipline", [PlannedDiscipline, lambda: PAPER, lambda: PREDICTIVE])
+
+
+def _settled(
+    discipline: Discipline, query: DeadlineQuery, windows: list[int]
+) -> tuple[DeadlinePolicy, list[Action]]:
+    """What becomes of windows of a view, of so many tuples each, that wait together for one processor."""
+    clock = [0.0]
+    policy = DeadlinePolicy(discipline, KNOWN, lambda: clock[0])
+    policy.handle(DeadlineBound("v", 0, query))
+    for number, tuples in enumerate(windows, 1):
+        first = sum(windows[: number - 1])
+        policy.handle(InstanceCreated("v", 0, number, 0.0, WindowSpan(first, first + tuples)))
+    told: list[Action] = []
+    while actions := policy.handle(ProcessorsIdle(1, 0.25)):
+        told += actions
+        for each in actions:
+            if isinstance(each, StartOrder):
+                seconds = 1e-6 * each.work.new
+                clock[0] += seconds
+                told += policy.handle(
+                    OrderEnded("v", 0, each.number, seconds, seconds, 0.0, each.work, False)
+                )
+    return policy, told
+
+
+@DISCIPLINES
+def test_windows_of_a_view_are_settled_in_order(discipline: Callable[[], Discipline]) -> None:
+    query = DeadlineQuery("v", 2.0, LossConstraint(1, 2), incremental=False)
+    policy, told = _settled(discipline(), query, [LARGE, SMALL, LARGE, SMALL])
+    assert [(type(each), each.number) for each in told if not isinstance(each, ReportViolation)] == [  # type: ignore[attr-defined]
+        (GiveUpInstance, 1),
+        (StartOrder, 2),
+        (GiveUpInstance, 3),
+        (StartOrder, 4),
+    ]
+    assert policy.standing("v").violations == 0, "one of any two is in time"
+    assert not any(isinstance(each, ReportViolation) for each in told)
+
+
+@DISCIPLINES
+def test_an_order_of_another_view_sheds_nothing_behind_one_that_runs(
+    discipline: Callable[[], Discipline],
+) -> None:
+    policy = DeadlinePolicy(discipline(), KNOWN, lambda: 0.0)
+    windows = {"v": [WindowSpan(0, SMALL), WindowSpan(SMALL, LARGE)], "w": [WindowSpan(0, SMALL)]}
+    for name, spans in windows.items():
+        policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 2.0, incremental=False)))
+        for number, span in enumerate(spans):
+            policy.handle(InstanceCreated(name, 0, number, 0.0, span))
+    begun = policy.handle(ProcessorsIdle(1, 0.25))
+    assert {each.stream for each in begun if isinstance(each, StartOrder)} == {"v", "w"}
+    assert len(begun) == 2
+    for each in begun:
+        assert isinstance(each, StartOrder)
+        policy.handle(OrderEnded(each.stream, 0, 0, 0.01, 0.01, 0.0, each.work, False))
+    assert [type(each) for each in policy.handle(ProcessorsIdle(1, 0.25))] == [GiveUpInstance]
+
+
+@DISCIPLINES
+def test_a_large_window_behind_a_small_one_of_its_view_is_sampled(
+    discipline: Callable[[], Discipline],
+) -> None:
+    query = DeadlineQuery("v", 2.0, LossConstraint(1, 2), approximate=True, incremental=False)
+    policy, told = _settled(discipline(), query, [SMALL, LARGE, SMALL])
+    begun = [(each.number, each.sample > 0) for each in told if isinstance(each, StartOrder)]
+    assert begun == [(1, False), (2, True), (3, False)]
+    outcomes = policy.standing("v").outcomes
+    assert (outcomes.released, outcomes.approximated, outcomes.shed) == (2, 1, 0)
