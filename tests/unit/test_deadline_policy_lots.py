@@ -11,11 +11,12 @@ from penstock.control.events import DeadlineBound, InstanceCreated, OrderEnded, 
 from penstock.control.policies.deadlines.disciplines import PAPER, PREDICTIVE, Discipline
 from penstock.control.policies.deadlines.planning import PlannedDiscipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
-from penstock.control.policies.deadlines.prediction import UnitCosts
-from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
+from penstock.control.policies.deadlines.prediction import CostPredictor, PredictionSettings, UnitCosts
+from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan, WindowWork
 
 #: tuples of windows that take 10 ms, and 5 s
 SMALL, LARGE = 10_000, 5_000_000
+SPAN, WORK = WindowSpan(0, 1), WindowWork(1, 0, carried=False)
 KNOWN = DeadlineSettings(believed=UnitCosts(new=1e-6))
 
 DISCIPLINES = pytest.mark.parametrize("discipline", [PlannedDiscipline, lambda: PAPER, lambda: PREDICTIVE])
@@ -87,3 +88,33 @@ def test_a_large_window_behind_a_small_one_of_its_view_is_sampled(
     assert begun == [(1, False), (2, True), (3, False)]
     outcomes = policy.standing("v").outcomes
     assert (outcomes.released, outcomes.approximated, outcomes.shed) == (2, 1, 0)
+
+
+def _of_a_quick_kind() -> CostPredictor:
+    """Of a view of a kind whose orders take 35 ms."""
+    settings, costs = PredictionSettings(), UnitCosts()
+    kin = CostPredictor(DeadlineQuery("kin", 2.0), settings, costs)
+    for _ in range(100):
+        kin.measured(10.0, WORK, 0.035, (0.0, 0.0, 0.035))
+    return CostPredictor(DeadlineQuery("v", 2.0), settings, costs, kin)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_view_that_is_abandoned_again_and_again_is_not_predicted_by_its_kin(ends: bool) -> None:
+    view = _of_a_quick_kind()
+    if ends:
+        view.measured(10.0, WORK, 0.035, (0.0, 0.0, 5.0))
+    else:
+        view.bounded(10.0, WORK, 0.035, 2.0)
+    view.bounded(11.0, WORK, 0.035, 0.01)
+    predicted = view.predict(SPAN, None)[0]
+    assert predicted < 0.1, "one order alone may have been that of a cold machine"
+    view.bounded(12.0, WORK, predicted, 2.0)
+    assert view.predict(SPAN, None)[0] > 2.0
+
+
+def test_a_view_whose_first_order_is_abandoned_early_is_still_predicted_by_its_kin() -> None:
+    view = _of_a_quick_kind()
+    view.bounded(10.0, WORK, 0.035, 0.01)
+    assert view.predict(SPAN, None)[0] == pytest.approx(0.035)
+    assert view.is_by_kin

@@ -113,7 +113,7 @@ class CostPredictor:
     @property
     def is_measured(self) -> bool:
         """Whether an order of this query was measured."""
-        return self.measured_at > -inf
+        return self._orders > 0
 
     @property
     def is_by_kin(self) -> bool:
@@ -230,10 +230,13 @@ class CostPredictor:
         self._beside, self._job = self._sums.ratio("beside", "orders"), self._sums.ratio("beside", "lots")
 
     def bounded(self, now: float, work: WindowWork, predicted: float, seconds: float) -> None:
-        """An order was abandoned after so many seconds: no news where more was predicted."""
+        """An order was abandoned after so many seconds: no news of its costs where they are higher already, though an order
+        more that took longer than was predicted."""
         known = self.costs.seconds(work)
         if seconds <= known:
             self.measured_at = now
+            if self.is_measured and seconds > predicted:
+                self._orders += 1
             return
         least = seconds * self._settings.bound_factor
         factor = least / known if known else 1.0
