@@ -118,3 +118,25 @@ def test_a_view_whose_first_order_is_abandoned_early_is_still_predicted_by_its_k
     view.bounded(10.0, WORK, 0.035, 0.01)
     assert view.predict(SPAN, None)[0] == pytest.approx(0.035)
     assert view.is_by_kin
+
+
+@pytest.mark.parametrize("first", ["alone", "together"])
+def test_views_of_a_kind_are_predicted_after_a_restart_as_before(first: str) -> None:
+    """One view was measured alone in its lots, another in lots of ten."""
+    beside = {"alone": 0.3, "together": 0.03}
+    policies = [DeadlinePolicy(PAPER, DeadlineSettings(), lambda: 0.0) for _ in range(2)]
+    for policy in policies:
+        for name in beside:
+            policy.handle(DeadlineBound(name, 0, DeadlineQuery(name, 2.0, incremental=False), "count"))
+    for name, seconds in beside.items():
+        policies[0].handle(InstanceCreated(name, 0, 0, 0.0, SPAN))
+        policies[0].handle(ProcessorsIdle(1))
+        orders = 1 if name == "alone" else 10
+        policies[0].handle(
+            OrderEnded(name, 0, 0, 0.005 + seconds, 0.0, 0.0, WORK, beside_seconds=seconds, together=orders)
+        )
+    for name in sorted(beside, key=lambda each: each != first):
+        policies[1].recall(name, policies[0].memory(name))
+    for name in beside:
+        costs = policies[1].standing(name).costs
+        assert costs.maintenance - beside[first] == pytest.approx(0.005)

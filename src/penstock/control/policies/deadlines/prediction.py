@@ -168,8 +168,8 @@ class CostPredictor:
         # of more than one order
         self.measured_at, self._orders = now, 2
         self._sums.add(0.0, dict(sums.items()))
-        self._measure_lots()
-        self._own = replace(costs, maintenance=costs.maintenance - self._beside)
+        self._own = costs
+        self._take_sums()
         if self._kin is not None and not self._kin.is_measured:
             self._kin.recall(now, costs, sums)
 
@@ -219,15 +219,15 @@ class CostPredictor:
         )
         self.measured_at = now
         self._orders += 1
-        self._measure_lots()
+        self._take_sums()
+
+    def _take_sums(self) -> None:
+        self._beside, self._job = self._sums.ratio("beside", "orders"), self._sums.ratio("beside", "lots")
         self._own = UnitCosts(
             self._sums.ratio("adding", "new") if self._sums.sum("new") else self._own.new,
             self._sums.ratio("removing", "expired") if self._sums.sum("expired") else self._own.expired,
             self._sums.ratio("rest", "orders") - self._beside,
         )
-
-    def _measure_lots(self) -> None:
-        self._beside, self._job = self._sums.ratio("beside", "orders"), self._sums.ratio("beside", "lots")
 
     def bounded(self, now: float, work: WindowWork, predicted: float, seconds: float) -> None:
         """An order was abandoned after so many seconds: no news of its costs where they are higher already, though an order
