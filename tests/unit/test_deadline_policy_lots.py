@@ -140,3 +140,12 @@ def test_views_of_a_kind_are_predicted_after_a_restart_as_before(first: str) -> 
     for name in beside:
         costs = policies[1].standing(name).costs
         assert costs.maintenance - beside[first] == pytest.approx(0.005)
+
+
+def test_a_job_is_measured_anew_where_it_was_remembered_of_no_lots() -> None:
+    view = CostPredictor(DeadlineQuery("v", 2.0), PredictionSettings(), UnitCosts())
+    view.recall(0.0, UnitCosts(maintenance=0.305), {"rest": 1.525, "orders": 5.0, "beside": 1.5})
+    assert view.predict(SPAN, None)[0] == pytest.approx(0.305)
+    view.measured(0.0, WORK, 0.305, (0.0, 0.0, 0.305), beside=0.3, lots=1.0)
+    assert view.job == pytest.approx(0.3)
+    assert view.predict(SPAN, None)[0] == pytest.approx(0.305)

@@ -167,7 +167,9 @@ class CostPredictor:
             return
         # of more than one order
         self.measured_at, self._orders = now, 2
-        self._sums.add(0.0, dict(sums.items()))
+        # without lots nothing is known of what they share
+        known = (name for name in sums if name != "beside" or "lots" in sums)
+        self._sums.add(0.0, {name: sums[name] for name in known})
         self._own = costs
         self._take_sums()
         if self._kin is not None and not self._kin.is_measured:
