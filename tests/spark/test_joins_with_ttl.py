@@ -155,7 +155,7 @@ def test_the_hint_says_what_it_does_and_is_refused_where_it_does_nothing(
     engine.view("v", pairs.format(HINT, ""))
     engine.view("few", "SELECT k FROM v WHERE rn > 2")
     assert engine.warnings[0] == (
-        "v: STATE_TTL: two streams without a bound meet where their event times are at most 20 s apart; other pairs are left out. "
+        "v: STATE_TTL: on the sides that no condition bounds, event times of joined rows are at most 20 s apart; other pairs are left out. "
         "Pairs up to 20 s further apart are counted (beyond_ttl)."
     )
     told = engine.explain().splitlines()

@@ -147,7 +147,7 @@ def _left_out(query: JoinQuery, plan: JoinPlan) -> Iterator[str]:
     length = f"{query.hints.state_ttl / 1e6:g} s"
     counted = f" Pairs up to {length} further apart are counted (beyond_ttl)." if plan.wider else ""
     yield (
-        f"STATE_TTL: two streams without a bound meet where their event times are at most {length} apart; other pairs are left out."
+        f"STATE_TTL: on the sides that no condition bounds, event times of joined rows are at most {length} apart; other pairs are left out."
         f"{counted}"
     )
 
