@@ -104,6 +104,10 @@ def test_every_window_is_sparks_over_restarts_and_late_tuples(spark: SparkSessio
         ),
         ("window(w, '4 seconds') AS w, count(*) AS n FROM sums GROUP BY w", "sums has cumulating windows"),
         (
+            "{hint} window(w, '1 second') AS w, count(*) AS n FROM plain GROUP BY window(w, '1 second')",
+            "CUMULATE is not supported over a view",
+        ),
+        (
             "/*+ COUNT_WINDOW(100) */ key, count(*) AS n FROM tuples GROUP BY key",
             "Windows of so many rows depend on the order of arrival",
         ),
@@ -112,7 +116,9 @@ def test_every_window_is_sparks_over_restarts_and_late_tuples(spark: SparkSessio
 def test_what_is_not_answered_is_refused(
     spark: SparkSession, tmp_path: Path, text: str, message: str
 ) -> None:
-    engine = engine_on(spark, write(tmp_path / "data", range(1), rows=10)).view("sums", written("sums"))
+    engine = engine_on(spark, write(tmp_path / "data", range(1), rows=10)).add_views(
+        {"sums": written("sums"), "plain": PLAIN}
+    )
     with pytest.raises(PenstockError, match=message):
         engine.view("refused", f"SELECT {text.format(hint=HINT)}")
     with pytest.raises(PenstockError, match="has cumulating windows, which are not judged yet"):

@@ -49,6 +49,13 @@ VIEWS = {
         "r.ts >= l.ts - INTERVAL 20 SECONDS",
     ),
 }
+#: selections over `all_of`, a view with the hint
+SELECTED = {
+    "half": "ts >= rts",
+    "within_a_day": "rts >= ts - INTERVAL 1 DAY",
+    "within_half_a_minute": "rts BETWEEN ts - INTERVAL 30 SECONDS AND ts + INTERVAL 1 DAY",
+    "soon": "rts BETWEEN ts AND ts + INTERVAL 5 SECONDS",
+}
 COUNTED = ("inner_pairs", "named", "by_spark", "later", "or_none")
 
 
@@ -88,6 +95,44 @@ def test_rows_are_those_within_the_length_and_pairs_beyond_are_counted(
     assert told["three"]["beyond_ttl"] == 0, "of three inputs none are counted"
 
 
+def test_a_selection_has_no_pairs_that_the_view_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
+    inputs.feed(3)
+    pairs = f"SELECT {{}} {OUTPUTS} FROM flights l JOIN weather r ON l.k = r.k{{}}"
+    views = {"all_of": pairs.format(HINT, "")}
+    views |= {name: f"SELECT * FROM all_of WHERE {condition}" for name, condition in SELECTED.items()}
+    run = answered(Engine(spark).execute(inputs.script()).add_views(views), tmp_path / "out")
+    inputs.register(spark)
+    counted = {}
+    for bound in (WITHIN, TWICE):
+        spark.sql(pairs.format("", f" AND {bound}")).createOrReplaceTempView("all_of")
+        for name in SELECTED:
+            counted[name, bound] = spark.sql(views[name]).count()
+            if bound == WITHIN:
+                assert multiset(run.results(name)) == multiset(spark.sql(views[name])), name
+    run.stop()
+    told = folder_status(tmp_path / "out")["views"]
+    for name in SELECTED:
+        beyond = counted[name, TWICE] - counted[name, WITHIN]
+        assert (beyond > 0) == (name != "soon")
+        assert told[name].get("beyond_ttl", 0) == beyond, name
+
+
+def test_bounds_that_contradict_the_hint_are_told_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    inputs = Inputs(tmp_path / "in", np.random.default_rng(3))
+    inputs.feed(1)
+    engine = Engine(spark).execute(inputs.script())
+    text = f"SELECT {HINT} l.k, l.ts, r.ts AS rts FROM flights l JOIN weather r ON l.k = r.k"
+    engine.view("v", text)
+    for name, refused in (
+        ("late", f"{text} AND r.ts >= l.ts + INTERVAL 2 HOURS"),
+        ("later", "SELECT * FROM v WHERE rts >= ts + INTERVAL 2 HOURS"),
+    ):
+        with pytest.raises(SqlError, match="STATE_TTL keeps event times at most 20 s apart") as error:
+            engine.view(name, refused)
+        assert error.value.text[error.value.start : error.value.end].startswith("STATE_TTL"), name
+
+
 def test_the_hint_says_what_it_does_and_is_refused_where_it_does_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -110,7 +155,7 @@ def test_the_hint_says_what_it_does_and_is_refused_where_it_does_nothing(
     engine.view("v", pairs.format(HINT, ""))
     engine.view("few", "SELECT k FROM v WHERE rn > 2")
     assert engine.warnings[0] == (
-        "v: STATE_TTL: two streams without a bound meet where their event times are at most 20 s apart; other pairs are left out. "
+        "v: STATE_TTL: on the sides that no condition bounds, event times of joined rows are at most 20 s apart; other pairs are left out. "
         "Pairs up to 20 s further apart are counted (beyond_ttl)."
     )
     told = engine.explain().splitlines()

@@ -36,6 +36,7 @@ from penstock.plan.joins import (
     ProbeStep,
     TimeBound,
 )
+from penstock.plan.times import BEFORE_ALL
 
 ALL = (-1, 1 << 30)
 
@@ -343,6 +344,23 @@ def test_an_as_of_join_leaves_rows_as_they_are_whose_partners_may_be_gone(
     join = CellAsOfJoin(plan, ORDER, 0, inputs, ["a_k", "b_t"], Due(8, 8), 0, lacks_before=lacks_before)
     told = [op for batch in join.batches() for op in batch.column("op").to_pylist()]
     assert told == ops
+
+
+@pytest.mark.parametrize("exact_from", [-(10**9), 0, 10**9])
+@pytest.mark.parametrize("kind", [OptionalJoin.AS_OF, OptionalJoin.LEFT_AS_OF])
+def test_partners_of_any_age_that_are_gone_are_so_before_1970_too(
+    kind: OptionalJoin, exact_from: int
+) -> None:
+    """The base of versions is exact from a moment on; what it says of the left row before it is not known."""
+    for moment, is_known in ((exact_from - 1, False), (exact_from, True)):
+        left, late = run_of("a", pa.array([1]), [moment]), run_of("b", pa.array([1]), [moment - 5])
+        plan = replace(LEFT, kind=kind, bounds=(TimeBound(0, 1, BEFORE_ALL, 0),))
+        inputs, due = [runs(old=[left]), runs([late])], Due(moment, moment)
+        join = CellAsOfJoin(
+            plan, ORDER, 0, inputs, ["a_k", "b_t"], due, 0, lacks_before=exact_from + BEFORE_ALL
+        )
+        told = [op for batch in join.batches() for op in batch.column("op").to_pylist()]
+        assert bool(told) == is_known
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -24,7 +24,7 @@ from penstock.operators.joins.newest import NOTHING, Identities, NewestStep, Ver
 from penstock.operators.joins.steps import PIECE_ROWS, Rows
 from penstock.operators.joins.tuples import WHOLE, CellTuples, InputRuns, Slot, Stripe, span_of
 from penstock.plan.joins import JoinOrder, JoinPlan, Method, OptionalJoin, ProbeOrder, ProbeStep
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import AFTER_ALL
 
 
 class CellAsOfJoin(CellLeftJoin):
@@ -43,7 +43,7 @@ class CellAsOfJoin(CellLeftJoin):
         due: Due,
         lane: int,
         *,
-        lacks_before: int = BEFORE_ALL,
+        lacks_before: int | None = None,
         stripe: Stripe = WHOLE,
         piece_rows: int = PIECE_ROWS,
         text_bytes: int = TEXT_BYTES,

@@ -58,7 +58,7 @@ class CellLeftJoin:
         columns: names of the inputs' columns that are told of each row, at least one.
         due: which left rows are due; None with a static table, and of a SEMI JOIN.
         lane: number of the lane, which withdraws rows of its own only: a view declared again has another.
-        lacks_before: the last input may lack tuples with an event time before this, microseconds. Old left rows of a SEMI
+        lacks_before: the last input may lack tuples with an event time before this, microseconds; None: none. Old left rows of a SEMI
             or ASOF JOIN that reach there stay as they were told: by which partner is not known any more.
         turned: of a FULL OUTER JOIN's plan, whether `plan` is that turned round, which names its rows otherwise.
         stripe: of the new tuples, as for `CellJoin`; the first one tells what is told or withdrawn of old left rows.
@@ -79,7 +79,7 @@ class CellLeftJoin:
         due: Due | None,
         lane: int,
         *,
-        lacks_before: int = BEFORE_ALL,
+        lacks_before: int | None = None,
         turned: bool = False,
         stripe: Stripe = WHOLE,
         piece_rows: int = PIECE_ROWS,
@@ -109,7 +109,7 @@ class CellLeftJoin:
         #: the anchor's event time before which the last input may lack partners
         bounds = bounds_of(plan, self._right, (plan.anchor,))
         self._told_before = (
-            lacks_before - bounds[0].lower if bounds and lacks_before > BEFORE_ALL else BEFORE_ALL
+            lacks_before - bounds[0].lower if bounds and lacks_before is not None else BEFORE_ALL
         )
         own = [name for name, number in self._columns if number != self._right]
         own += self._names.columns if self._names is not None else ()

@@ -133,10 +133,11 @@ def _key(bound: BoundWindow) -> tuple[str, ...] | None:
     if bound.plan.is_running:
         has_all = bool(keys) and all(each in outputs for each in keys)
         return tuple(outputs[each] for each in keys) if has_all else None
-    window = next(
-        (each for each in (WINDOW_NAME, f"{WINDOW_NAME}.start", f"{WINDOW_NAME}.end") if each in outputs),
-        None,
-    )
+    names = [WINDOW_NAME, f"{WINDOW_NAME}.start", f"{WINDOW_NAME}.end"]
+    if bound.plan.windows.is_cumulating:
+        # several begin together
+        names.remove(f"{WINDOW_NAME}.start")
+    window = next((each for each in names if each in outputs), None)
     if window is None or any(each not in outputs for each in keys):
         return None
     return (*(outputs[each] for each in keys), outputs[window])

@@ -75,10 +75,12 @@ def bind_join(
         scope, inner, last, where = _conditions(query, inputs, compared, match)
         outputs = select_list(query, scope)
         schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
+        selected: list[Conjunct] = []
         for selection in query.selected:
             text = selected_from(text, selection)
             outputs, further = selected_outputs(selection, outputs, schema.names)
             where += further
+            selected += further
             schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
     except UnknownNameError as error:
         _require_refused(text, host, error)
@@ -95,7 +97,7 @@ def bind_join(
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
     bounds = bound_streams(
-        inputs, every, matching if is_bound else None, kept.host, host.time_zone, query.hints, match
+        inputs, every, matching if is_bound else None, kept.host, host.time_zone, query.hints, match, selected
     )
     if match is not None:
         refuse_without_key(matching, inputs[-1].source, len(inputs) - 1)
@@ -145,7 +147,7 @@ def _left_out(query: JoinQuery, plan: JoinPlan) -> Iterator[str]:
     length = f"{query.hints.state_ttl / 1e6:g} s"
     counted = f" Pairs up to {length} further apart are counted (beyond_ttl)." if plan.wider else ""
     yield (
-        f"STATE_TTL: two streams without a bound meet where their event times are at most {length} apart; other pairs are left out."
+        f"STATE_TTL: on the sides that no condition bounds, event times of joined rows are at most {length} apart; other pairs are left out."
         f"{counted}"
     )
 

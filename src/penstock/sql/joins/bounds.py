@@ -20,6 +20,10 @@ class DifferenceBounds:
         #: by (earlier, later): the most that the later's event time may be after the earlier's, microseconds
         self._most: dict[tuple[int, int], int] = {}
 
+    def has(self, stream: int) -> bool:
+        """Whether it is one of the streams."""
+        return stream in self._streams
+
     def add(self, earlier: int, later: int, most: int) -> None:
         """Notes that (event time of `later`) - (event time of `earlier`) <= `most` microseconds."""
         for first in self._streams:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from penstock.sql.joins.as_of import not_by_time
 from penstock.sql.joins.bounds import DifferenceBounds
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, row_text
-from penstock.sql.joins.times import EventTimes, Length
+from penstock.sql.joins.times import Difference, EventTimes, Length
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.lexing import quote
 
@@ -28,7 +28,7 @@ class BoundStreams:
     Attributes:
         bounds: of every two streams.
         exact: the conjuncts that say no more than these bounds do.
-        wider: where the hint STATE_TTL bounds the only two inputs, the bound with twice its length.
+        wider: where the hint STATE_TTL bounds the only two inputs, the bound with twice its length, if it differs.
     """
 
     bounds: tuple[TimeBound, ...]
@@ -68,6 +68,7 @@ def bound_streams(
     zone: str,
     hints: Hints,
     match: Conjunct | None = None,
+    behind: Sequence[Conjunct] = (),
 ) -> BoundStreams:
     """The bounds that conditions set to the event times of every two streams.
 
@@ -80,10 +81,12 @@ def bound_streams(
         zone: the session's time zone.
         hints: with STATE_TTL event times of two streams are at most so far apart where no condition says how far.
         match: which rows of an optional stream may be the newest one; without STATE_TTL they may have any age.
+        behind: the conditions of selections over the join. STATE_TTL bounds the join that they select from, so with it
+            they only narrow what the other conditions and the hint allow.
 
     Raises:
         UnsupportedError: two streams without one, with the bound to add; or `match` does not compare their event times.
-        SqlError: bounds that contradict one another, or STATE_TTL where there is nothing to bound.
+        SqlError: bounds that contradict one another or STATE_TTL, or STATE_TTL where there is nothing to bound.
     """
     ttl = hints.state_ttl
     streams = [number for number, each in enumerate(inputs) if not each.relation.is_static]
@@ -92,17 +95,19 @@ def bound_streams(
     local = {column: kind.tz is None for column, kind in zip(shown, types, strict=True)}
     times = EventTimes(local, zone, lambda text: _length(text, host))
     optional = None if matching is None else len(inputs) - 1
-    inner = DifferenceBounds([number for number in streams if number != optional])
-    bounds = DifferenceBounds(streams)
-    exact: list[Conjunct] = []
-    for conjunct in (*conjuncts, *(each for each in matching or () if optional in each.inputs)):
-        found = times.differences(conjunct)
-        for each in found:
-            bounds.add(each.earlier, each.later, each.most)
-            if optional not in (each.earlier, each.later):
-                inner.add(each.earlier, each.later, each.most)
-        if found and conjunct.operator != "=" and all(each.is_exact for each in found):
-            exact.append(conjunct)
+    found = [
+        (each, times.differences(each))
+        for each in (*conjuncts, *(each for each in matching or () if optional in each.inputs))
+    ]
+    exact = [
+        each
+        for each, own in found
+        if own and each.operator != "=" and all(difference.is_exact for difference in own)
+    ]
+    before = [difference for each, own in found if ttl is None or each not in behind for difference in own]
+    after = [difference for each, own in found if ttl is not None and each in behind for difference in own]
+    inner = _noted([number for number in streams if number != optional], before)
+    bounds = _noted(streams, before)
     if match is not None and optional is not None:
         if not any(each.later == optional for each in times.differences(match)) or match.operator == "=":
             raise not_by_time(match, inputs)
@@ -115,45 +120,50 @@ def bound_streams(
         for each in (pair, pair[::-1])
         if (bounds if optional in pair else inner).most(*each) is None
     ]
-    if ttl is not None:
-        _fill(lacking, ttl, (inner, bounds), inputs, hints)
-    elif lacking:
+    if ttl is None and lacking:
         first, second = sorted(lacking[0])
         raise _unbound(inputs[first], inputs[second], bounds if second == optional else inner)
-    if bounds.is_contradictory:
+    if _noted(streams, [*before, *after]).is_contradictory:
         clause = inputs[streams[-1]].source.clause
         raise clause.error(SqlError, "The bounds on event times contradict each other; no rows can match.")
+    wider: tuple[TimeBound, ...] = ()
+    if ttl is not None:
+        if not lacking:
+            message = (
+                "Every two streams have a bound on event time, so STATE_TTL has no effect. Remove the hint."
+            )
+            raise _of_hint(message, inputs, hints)
+        filled = [Difference(*pair, ttl, is_exact=True) for pair in lacking]
+        for known in (inner, bounds):
+            _note(known, [*filled, *after])
+        if bounds.is_contradictory:
+            message = (
+                f"STATE_TTL keeps event times at most {ttl / 1e6:g} s apart, which contradicts the bounds of the conditions; "
+                "no rows can match. Write a longer time."
+            )
+            raise _of_hint(message, inputs, hints)
+        if len(inputs) == 2 and match is None:
+            twice = [Difference(*pair, 2 * ttl, is_exact=True) for pair in lacking]
+            wider = _noted(streams, [*before, *twice, *after]).bounds()
     outer = tuple(each for each in bounds.bounds() if each.right == optional)
     every = (*inner.bounds(), *outer)
-    is_counted = ttl is not None and len(inputs) == 2 and match is None
-    return BoundStreams(every, tuple(exact), _wider(every[0], lacking, ttl or 0) if is_counted else ())
+    return BoundStreams(every, tuple(exact), wider if wider != every else ())
 
 
-def _fill(
-    lacking: Sequence[tuple[int, int]],
-    ttl: int,
-    known: tuple[DifferenceBounds, DifferenceBounds],
-    inputs: Sequence[Input],
-    hints: Hints,
-) -> None:
-    """Adds the bounds of STATE_TTL to those of inner joins and of all; between two streams only where conditions say nothing.
-
-    Raises:
-        SqlError: they say it of all streams.
-    """
-    if not lacking:
-        message = "Every two streams have a bound on event time, so STATE_TTL has no effect. Remove the hint."
-        raise SqlError(message, inputs[0].source.clause.script, *hints.places["STATE_TTL"])
-    inner, every = known
-    for earlier, later in lacking:
-        every.add(earlier, later, ttl)
-        inner.add(earlier, later, ttl)
+def _noted(streams: Sequence[int], differences: Sequence[Difference]) -> DifferenceBounds:
+    bounds = DifferenceBounds(streams)
+    _note(bounds, differences)
+    return bounds
 
 
-def _wider(bound: TimeBound, lacking: Sequence[tuple[int, int]], ttl: int) -> tuple[TimeBound]:
-    """The bound of two streams with twice the length of STATE_TTL."""
-    lower, upper = (ttl if pair in lacking else 0 for pair in ((1, 0), (0, 1)))
-    return (replace(bound, lower=bound.lower - lower, upper=bound.upper + upper),)
+def _note(bounds: DifferenceBounds, differences: Sequence[Difference]) -> None:
+    for each in differences:
+        if bounds.has(each.earlier) and bounds.has(each.later):
+            bounds.add(each.earlier, each.later, each.most)
+
+
+def _of_hint(message: str, inputs: Sequence[Input], hints: Hints) -> SqlError:
+    return SqlError(message, inputs[0].source.clause.script, *hints.places["STATE_TTL"])
 
 
 def _length(text: str, host: ExpressionHost) -> Length | None:

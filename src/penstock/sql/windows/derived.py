@@ -49,6 +49,9 @@ def aggregated_over(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"Allowed: a selection over {query.source}."
         )
         raise place.error(UnsupportedError, message)
+    if query.hints.cumulate is not None:
+        message = "CUMULATE is not supported over a view. Allowed: over a stream or a selection."
+        raise UnsupportedError(message, query.source_clause.script, *query.hints.places["CUMULATE"])
     if query.hints.deadline_seconds is not None:
         message = f"DEADLINE is not supported over window view {query.source} yet. Allowed: over a stream or a selection."
         raise UnsupportedError(message, query.source_clause.script, *query.hints.places["DEADLINE"])

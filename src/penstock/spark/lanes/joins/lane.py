@@ -17,7 +17,7 @@ from penstock.monitor.book import StatusBook
 from penstock.monitor.joins import standing_lines
 from penstock.operators.joins.changes import Due
 from penstock.operators.joins.tuples import InputRuns, RunSlice
-from penstock.plan.times import AFTER_ALL, BEFORE_ALL
+from penstock.plan.times import AFTER_ALL
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
@@ -250,7 +250,7 @@ class JoinLane(CutLane):
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=dues[0] if dues else None,
             turned_due=dues[1] if len(dues) > 1 else None,
-            lacks_before=self._lacks(cut).get(len(self.plan.inputs) - 1, BEFORE_ALL),
+            lacks_before=self._lacks(cut).get(len(self.plan.inputs) - 1),
         )
         tuples = new_tuples(new, self._grid.cells)
         places = self.balance.places(tuples)

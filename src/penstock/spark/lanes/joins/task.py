@@ -21,7 +21,6 @@ from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
 from penstock.plan.joins import JoinOrder, JoinPlan
-from penstock.plan.times import BEFORE_ALL
 from penstock.spark.lanes.joins.balance import Place
 from penstock.spark.lanes.joins.grid import KeptRuns
 from penstock.spark.log.run_files import FoundRuns
@@ -130,7 +129,7 @@ class CellTask:
         predicates: what users' functions judge, in order.
         due: of an outer join with a stream which left rows are; None of others.
         turned_due: of a FULL OUTER JOIN which tuples of the second input are.
-        lacks_before: tuples of the last input with an event time before this may be gone, microseconds.
+        lacks_before: tuples of the last input with an event time before this may be gone, microseconds; None: none are.
     """
 
     plan: JoinPlan
@@ -143,7 +142,7 @@ class CellTask:
     predicates: tuple[PredicateProgram, ...] = ()
     due: Due | None = None
     turned_due: Due | None = None
-    lacks_before: int = BEFORE_ALL
+    lacks_before: int | None = None
 
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""

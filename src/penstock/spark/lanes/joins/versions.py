@@ -183,7 +183,7 @@ class VersionBases:
         self._right = len(plan.inputs) - 1
         #: whether there is one
         self.is_kept = plan.keeps_newest
-        #: the last entry that had left the history when it was looked at
+        #: the last entry that had left the history when too few had for a new base
         self._looked = -1
         self._place = layout.static_versions(lane)[self._right]
         self._folder = name_below(layout.checkpoint, layout.static_tables(lane) / "versions")
@@ -245,7 +245,6 @@ class VersionBases:
         last, moment = self._gone(logs[stream], cut.before[stream].entry)
         if last <= max(self._declared, base.entry, self._looked):
             return Compacted()
-        self._looked = last
         first = beginnings.first(stream, max(cut.since[stream].entry - 1, base.entry), last)
         inputs = tuple(
             StreamRuns(each, runs[each].find(first - 1, last), None, self.files(base, each)[0])
@@ -253,6 +252,7 @@ class VersionBases:
         )
         brought = sum(each.run.rows for own in inputs for each in own.open().new)
         if brought < _GROWTH * base.rows:
+            self._looked = last
             return Compacted()
         # what is not due is exact, and so is what is as late as the history allows
         exact_from = max(base.exact_from, min(moment, dues[0].until + 1))

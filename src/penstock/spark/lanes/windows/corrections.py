@@ -404,8 +404,12 @@ class Corrections:
         every = [window for cell in cells for window in cell.windows]
         if not every:
             return _Answered(windows, scratch, [])
-        oldest = min(window.start for window in every)
-        latest = max(window.start + views[window.operator, window.view].windows.size for window in every)
+        spans = [
+            (own.begin(window.start + own.size), window.start + own.size)
+            for window in every
+            for own in (views[window.operator, window.view].windows,)
+        ]
+        oldest, latest = min(begin for begin, _ in spans), max(end for _, end in spans)
         entries = []
         for entry in self._history.entries(oldest, latest, windows.entry):
             if self._stopping.is_set():

@@ -132,8 +132,14 @@ class ShardTask:
         beyond: dict[tuple[int, str, int], int] = {}
         beyond_history: list[tuple[int, str, int]] = []
         for entry in self.entries:
-            for window in _take_in(shard, programs[entry.plan].program, reader, entry, stage):
-                if window[2] >= (BEFORE_ALL if entry.kept_before is None else entry.kept_before):
+            program = programs[entry.plan].program
+            windows = {
+                (plan.id, view.name): view.windows for plan in program.operators for view in plan.views
+            }
+            for window in _take_in(shard, program, reader, entry, stage):
+                own = windows[window[:2]]
+                begin = own.begin(window[2] + own.size)
+                if begin >= (BEFORE_ALL if entry.kept_before is None else entry.kept_before):
                     beyond.setdefault(window, entry.number)
                 else:
                     beyond_history.append(window)
