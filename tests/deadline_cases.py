@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.control.controller import Controller
+from penstock.control.events import DeadlineBound, InstanceCreated
 from penstock.control.policies.deadlines.disciplines import Discipline
 from penstock.control.policies.deadlines.policy import DeadlinePolicy, DeadlineSettings
+from penstock.control.policies.deadlines.prediction import UnitCosts
 from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
 from penstock_lab.simulate.deadlines import DrawnCosts, PlayedDeadlines, SimulatedQuery, play
 
@@ -65,3 +67,25 @@ def played(
 
     result = play(queries, processors, control)
     return result, *made[0]
+
+
+#: a tuple takes a second
+KNOWN = DeadlineSettings(believed=UnitCosts(new=1.0))
+
+
+class Shell:
+    """A controller with a clock to be set."""
+
+    def __init__(self, discipline, settings: DeadlineSettings, **constraints: tuple[int, int]) -> None:  # type: ignore[no-untyped-def]
+        self.now = 0.0
+        self.policy = DeadlinePolicy(discipline, settings, lambda: self.now)
+        self.controller = Controller([self.policy], lambda: self.now)
+        for name, (k, m) in (constraints or {"q": (1, 4)}).items():
+            self.tell(DeadlineBound(name, 1, DeadlineQuery(name, 3.0, LossConstraint(k, m))))
+
+    def tell(self, event, at: float | None = None):  # type: ignore[no-untyped-def]
+        self.now = self.now if at is None else at
+        return self.controller.handle(event)
+
+    def create(self, number: int, first: int, last: int, name: str = "q", at: float = 0.0):  # type: ignore[no-untyped-def]
+        return self.tell(InstanceCreated(name, 1, number, at, WindowSpan(first, last)), at)
