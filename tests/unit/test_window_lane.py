@@ -261,6 +261,27 @@ def test_corrections_leave_most_of_the_time_to_early_answers(
     assert is_whole(layout, stream)
 
 
+def test_a_job_of_corrections_begins_behind_early_answers(
+    made: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its rest it waits for a cut with early answers, and for no other one."""
+    corrections = made(is_bounded=False)._corrections
+    waits: list[list[bool]] = []
+
+    def wait_for(is_over: Callable[[], bool], timeout: float) -> bool:
+        found = [is_over()]
+        for is_early in (False, True):
+            corrections._committed({}, False, is_early)
+            found.append(is_over())
+        waits.append(found)
+        assert timeout == 9.0, "at most as long again"
+        return found[-1]
+
+    monkeypatch.setattr(corrections._changed, "wait_for", wait_for)
+    corrections._rest(1.0)
+    assert waits == [[False, False, False], [False, False, True]]
+
+
 def test_corrections_that_fail_too_often_end_a_run_that_is_to_end(stream: PlainStream, made: Begin) -> None:
     late_stream(stream)
     lane = made(of_corrections=[lost() for _ in range(100)])

@@ -52,7 +52,7 @@ class Panes:
         self._panes: dict[int, Pane] = {}
         self._ascending: list[int] = []
         self._changed: set[int] = set()
-        self._windows = KnownWindows(self._bytes_of, self._merged_windows)
+        self._windows = KnownWindows(self.bytes_of, self._merged_windows)
         self._looked_back = KnownWindows(self._sampled_bytes_of, self._look_back)
         self._parted: dict[tuple[int, int], Parted] = {}
         #: panes that remember rows of groups, and their bytes, in order of the last question
@@ -126,7 +126,7 @@ class Panes:
             self._parts,
             self.keys,
             lambda span: self.starts(*span),
-            self._bytes_of,
+            self.bytes_of,
             self._pane_parted,
         )
 
@@ -214,11 +214,12 @@ class Panes:
         every = self._ascending = self._ascending or sorted(self._panes)
         return every[bisect_left(every, first) : bisect_left(every, last)]
 
-    def _bytes_of(self, span: Span) -> int:
+    def bytes_of(self, span: Span) -> int:
+        """Size in memory of the panes that a window holds."""
         return sum(self._panes[start].nbytes for start in self.starts(*span))
 
     def _sampled_bytes_of(self, span: Span) -> int:
-        return self._bytes_of(span) >> self._halvings_of(*span)
+        return self.bytes_of(span) >> self._halvings_of(*span)
 
     def _merged_windows(self, spans: Sequence[Span]) -> MergedWindows:
         held = [self.starts(*span) for span in spans]

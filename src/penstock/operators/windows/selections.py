@@ -17,7 +17,6 @@ import pyarrow as pa
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts
 from penstock.operators.windows.content import Content, merged_windows
 from penstock.operators.windows.lifecycle import ends_of
-from penstock.operators.windows.merged_windows import Span
 from penstock.operators.windows.panes import Panes, different
 from penstock.operators.windows.required_slack import ARRIVAL, END
 from penstock.operators.windows.selected_windows import RequiredSlacks, SelectedWindows
@@ -127,11 +126,13 @@ class Selections:
             return content.until(arrival).without_arrivals(), different(later, self._keys)
 
         return told_windows(
-            windows, self._parts, self._keys, lambda span: self._panes.starts(*span), self._bytes_of, parted
+            windows,
+            self._parts,
+            self._keys,
+            lambda span: self._panes.starts(*span),
+            self._panes.bytes_of,
+            parted,
         )
-
-    def _bytes_of(self, span: Span) -> int:
-        return sum(self._panes.content(start).nbytes for start in self._panes.starts(*span))
 
     def starts(self, selection: int) -> Ints:
         """Starts of the panes with rows of a selection, ascending."""
