@@ -155,7 +155,7 @@ checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present
 soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last one cost what the first did (BATCHES, MINUTES)
 	$(BIN)/python benchmarks/soak.py --batches $(BATCHES) --minutes $(MINUTES)
 
-storms: java $(INSTALLED) kafka-jars postgres-server ## every sink against its server, rows by the million (ROWS): killed drivers and servers, a minute away, full disks, refused rows
+storms: java $(INSTALLED) kafka-jars jdbc-jars postgres-server ## every sink against its server, rows by the million (ROWS): killed drivers and servers, a minute away, full disks, refused rows
 	PENSTOCK_TESTS=all PENSTOCK_STORM_ROWS=$(ROWS) $(BIN)/python -m pytest -n 0 -s tests/chaos/test_sink_storms.py $(PYTEST_OPTIONS)
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.

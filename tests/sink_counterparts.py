@@ -204,6 +204,15 @@ class Postgres(_Server):
         return psycopg.connect(self._server.url, user=self._server.user, password=self._server.password)
 
 
+class Jdbc(Postgres):
+    """Tables of PostgreSQL by its JDBC driver."""
+
+    def declared(self, view: str) -> str:
+        url = f"jdbc:{self._server.url}?reWriteBatchedInserts=true"
+        known = f"url '{url}', user '{self._server.user}', password '${{env:PENSTOCK_TEST_PASSWORD}}'"
+        return f"USING jdbc OPTIONS ({known}, dbtable '{self._prefix}_{view}')"
+
+
 class Kafka(_Server):
     """Topics of a broker.
 

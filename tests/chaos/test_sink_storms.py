@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sink_storms
+from conftest import JDBC_JARS
 from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.postgres import PostgresServer
 from penstock_lab.servers.s3 import S3Server
@@ -23,6 +24,7 @@ from sink_counterparts import (
     DeltaInBucket,
     Iceberg,
     IcebergInBucket,
+    Jdbc,
     Kafka,
     Parquet,
     ParquetInBucket,
@@ -61,9 +63,12 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
         "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
         "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
     }
-    _killed_or_away(
-        tmp_path, [topics, *(_others(tmp_path, prefix, postgres, s3) if others else ())], Driver()
-    )
+    servers: list[Mapping[str, Counterpart]] = [topics]
+    if others:
+        database, *more = _others(tmp_path, prefix, postgres, s3)
+        driver = {"jdbc": Jdbc(postgres, f"{prefix}_jdbc")} if JDBC_JARS else {}
+        servers += [{**database, **driver}, *more]
+    _killed_or_away(tmp_path, servers, Driver())
 
 
 @pytest.mark.parametrize("which", [slice(2), slice(2, 3)], ids=["tables", "alerts"])
@@ -89,7 +94,8 @@ def _others(
 
 def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], driver: Driver) -> None:
     counterparts = {name: each for server in servers for name, each in server.items()}
-    database, alerts = counterparts.get("postgres"), counterparts.get("http")
+    databases = {name: each for name, each in counterparts.items() if isinstance(each, Postgres)}
+    alerts = counterparts.get("http")
     if alerts is not None:
         alerts.start()
     storm = Storm(folder, counterparts, driver=driver)
@@ -101,15 +107,17 @@ def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], 
         storm.kill_both(next(iter(servers[0])), 0.02)
         for name, *names in servers:
             with storm.outage([name, *names], 0.06):
-                counterparts[name].kill()
+                storm.kill_counterpart(name)
             counterparts[name].start()
             storm.caught_up(f"{name} was away")
-        if isinstance(database, Postgres):
-            with storm.outage(["postgres"], 0.06, "no_such_id"):
-                added = f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID"
-                database.alter(added, driver.views[0])
-            database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
-            storm.caught_up("postgres refused a row")
+        if databases:
+            with storm.outage([*databases], 0.06, "no_such_id"):
+                for database in databases.values():
+                    added = f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID"
+                    database.alter(added, driver.views[0])
+            for database in databases.values():
+                database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
+            storm.caught_up("a database refused a row")
         storm.finish()
     finally:
         storm.close()
