@@ -22,7 +22,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop mariadb-server postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -49,10 +49,10 @@ demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that 
 demo-rules: java $(INSTALLED) ## 1,200 invented text rules from files over invented events, the same answers by DuckDB
 	$(BIN)/python examples/rules.py
 
-test: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run the tests in their short form, Kafka included
+test: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server mariadb-server ## run the tests in their short form, Kafka included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-test-all: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
+test-all: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server mariadb-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
 	PENSTOCK_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
@@ -194,6 +194,9 @@ s3-stop: $(INSTALLED) ## stop that server
 
 postgres-server:
 	@scripts/postgres.sh || echo "Without PostgreSQL the tests of its sink are skipped."
+
+mariadb-server:
+	@scripts/mariadb.sh || echo "Without MariaDB the tests that need it are skipped."
 
 postgres: $(INSTALLED) ## start PostgreSQL on 127.0.0.1:5433 (POSTGRES_PORT); on a Debian-like system a missing one is installed
 	@scripts/postgres.sh

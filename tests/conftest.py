@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
     from penstock_lab.servers.cluster import StandaloneCluster
     from penstock_lab.servers.kafka import KafkaBroker
+    from penstock_lab.servers.mariadb import MariaDBServer
     from penstock_lab.servers.postgres import PostgresServer
     from penstock_lab.servers.s3 import S3Server
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
-JDBC_JARS = sorted((CACHE / "jdbc").glob("*.jar"))
+JDBC_JARS = sorted(Path(os.environ.get("PENSTOCK_JDBC_JARS") or CACHE / "jdbc").glob("*.jar"))
 S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").glob("*.jar"))
 
 # the same examples each time, however slow the machine; `make test-all` draws others
@@ -162,6 +163,27 @@ def postgres() -> Iterator[PostgresServer]:
         Path(data).chmod(0o711)
         try:
             server = PostgresServer(Path(data)).start()
+        except ConnectionFailedError as error:
+            pytest.skip(str(error))
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    """A MariaDB server that all tests share: give tables names of their own, leave it running."""
+    from penstock.errors import ConnectionFailedError
+    from penstock_lab.servers.mariadb import MariaDBServer
+
+    if not any(jar.name.startswith("mariadb-java-client-") for jar in JDBC_JARS):
+        pytest.skip("MariaDB's JDBC driver is not there: `make jdbc-jars` fetches it")
+    # as that of PostgreSQL
+    with tempfile.TemporaryDirectory(prefix="penstock-mariadb-", dir=memory_folder()) as data:
+        Path(data).chmod(0o711)
+        try:
+            server = MariaDBServer(Path(data)).start()
         except ConnectionFailedError as error:
             pytest.skip(str(error))
         try:
