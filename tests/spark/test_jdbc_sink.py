@@ -308,10 +308,17 @@ def test_a_wrong_password_is_told_without_it(folder: Folder, database: Database,
     assert "marker-password" not in f"{failed}{folder.events.recent}"
 
 
+@pytest.mark.parametrize("which", ["postgres", "mariadb"])
 def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
-    folder: Folder, spark: SparkSession, postgres: PostgresServer, table: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    folder: Folder,
+    spark: SparkSession,
+    table: str,
+    tmp_path: Path,
+    which: str,
 ) -> None:
-    database = of_server(spark, postgres)
+    server = request.getfixturevalue(which)
+    database = of_server(spark, server)
     sinks = [
         sink_to(folder, database, table),
         folder.sink("parquet", name="beside", path=str(tmp_path / "beside")),
@@ -319,7 +326,7 @@ def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
     with folder.following(*sinks) as told:
         folder.match(range(10))
         until(lambda: told["target.large"].get("deliveries") == 1)
-        postgres.kill()
+        server.kill()
         try:
             for first in range(10, 100, 10):
                 folder.match(range(first, first + 10))
@@ -329,11 +336,11 @@ def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
             until(lambda: any(event["kind"] == "sink_retried" for event in folder.events.recent))
             until(lambda: told["target.large"]["backlog"] > 0)
         finally:
-            postgres.start()
+            server.start()
         until(lambda: told["target.large"]["backlog"] == 0)
     assert database.asked(f'SELECT "id" FROM {table} ORDER BY "id"') == [(each,) for each in range(100)]
     assert "database: " in str(folder.events.recent)
-    assert postgres.password not in str(folder.events.recent)
+    assert server.password not in str(folder.events.recent)
 
 
 def test_a_driver_that_does_not_count_batches_is_asked_row_by_row(
