@@ -94,7 +94,6 @@ def _others(
 
 def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], driver: Driver) -> None:
     counterparts = {name: each for server in servers for name, each in server.items()}
-    databases = {name: each for name, each in counterparts.items() if isinstance(each, Postgres)}
     alerts = counterparts.get("http")
     if alerts is not None:
         alerts.start()
@@ -104,20 +103,21 @@ def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], 
         storm.kill_drivers(sink_storms.KILLS, 0.2)
         for server in servers:
             storm.kill_server(next(iter(server)), sink_storms.KILLS, 0.08)
-        storm.kill_both(next(iter(servers[0])), 0.02)
+        for server in servers:
+            storm.kill_both(next(iter(server)), 0.02)
         for name, *names in servers:
             with storm.outage([name, *names], 0.06):
                 storm.kill_counterpart(name)
             counterparts[name].start()
             storm.caught_up(f"{name} was away")
-        if databases:
-            with storm.outage([*databases], 0.06, "no_such_id"):
-                for database in databases.values():
-                    added = f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID"
-                    database.alter(added, driver.views[0])
-            for database in databases.values():
-                database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
-            storm.caught_up("a database refused a row")
+        for refusal in sorted({each.refusal for each in counterparts.values()} - {""}):
+            names = [name for name, each in counterparts.items() if each.refusal == refusal]
+            with storm.outage(names, 0.06, refusal):
+                for name in names:
+                    counterparts[name].refuse(driver.views[0], storm.fed)
+            for name in names:
+                counterparts[name].accept(driver.views[0])
+            storm.caught_up(f"{', '.join(names)} refused rows")
         storm.finish()
     finally:
         storm.close()
