@@ -250,7 +250,6 @@ class Kafka(_Server):
     """
 
     windows = "changes"
-    refusal = "RecordTooLarge"
     _server: KafkaBroker
 
     def __init__(self, server: KafkaBroker, prefix: str, scratch: Path, *, is_once: bool) -> None:
@@ -274,20 +273,6 @@ class Kafka(_Server):
                 seen[key] = hash(value)
                 file.write(value + b"\n")
         return from_json(self._scratch / view, is_window=view == "by_name")
-
-    def refuse(self, view: str, begin: int) -> None:  # noqa: ARG002
-        self._configure(view, "1")
-
-    def accept(self, view: str) -> None:
-        self._configure(view, "1048588")
-
-    def _configure(self, view: str, most_bytes: str) -> None:
-        from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-
-        changed = {"max.message.bytes": most_bytes}
-        client = KafkaAdminClient(bootstrap_servers=self._server.address)
-        client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, f"{self._prefix}-{view}", changed)])
-        client.close()
 
     def _records(self, topic: str) -> Iterator[tuple[bytes, dict[str, bytes]]]:
         from kafka import KafkaConsumer, TopicPartition

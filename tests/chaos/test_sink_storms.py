@@ -53,7 +53,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("others", [True, False], ids=["every sink", "topics alone"])
+@pytest.mark.parametrize("others", [True, False], ids=["every sink", "by Spark's clients"])
 def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
     kafka: KafkaBroker, postgres: PostgresServer, s3: S3Server, tmp_path: Path, others: bool
 ) -> None:
@@ -63,11 +63,10 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
         "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
         "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
     }
-    servers: list[Mapping[str, Counterpart]] = [topics]
-    if others:
-        database, *more = _others(tmp_path, prefix, postgres, s3)
-        driver = {"jdbc": Jdbc(postgres, f"{prefix}_jdbc")} if JDBC_JARS else {}
-        servers += [{**database, **driver}, *more]
+    by_driver = {"jdbc": Jdbc(postgres, f"{prefix}_jdbc")} if JDBC_JARS else {}
+    database, *more = _others(tmp_path, prefix, postgres, s3) if others else [{}]
+    at_server = {**database, **by_driver}
+    servers = [topics, *([at_server] if at_server else []), *more]
     _killed_or_away(tmp_path, servers, Driver())
 
 
