@@ -104,19 +104,6 @@ def test_a_delivery_that_was_committed_and_not_marked(
     assert len(headers) == 4, "a repeated record has the same headers"
 
 
-@pytest.mark.parametrize("transactions", ["true", "false"])
-def test_a_topic_that_takes_small_batches_only_gets_them(
-    kafka: KafkaBroker, folder: Folder, transactions: str
-) -> None:
-    topic = {"kafka.bootstrap.servers": kafka.address, "topic": f"sink-{next(_TOPICS)}"}
-    kafka.create_topic(topic["topic"], partitions=2, settings={"max.message.bytes": "20000"})
-    patience = {"kafka.delivery.timeout.ms": "8000", "kafka.request.timeout.ms": "7000"}
-    folder.match(range(2_000), bytes_a_row=200)
-    sink = folder.sink("kafka", **topic, **patience, transactions=transactions)
-    folder.deliver(sink, retry_attempts=0)
-    assert ids(topic) == [*range(2_000)]
-
-
 @pytest.mark.long
 def test_a_transaction_that_a_kill_left_open_is_given_up(
     folder: Folder, topic: dict[str, str], monkeypatch: pytest.MonkeyPatch

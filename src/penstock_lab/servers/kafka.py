@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -132,20 +132,11 @@ class KafkaBroker:
             self.create_topic(topic)
         return missing
 
-    def create_topic(
-        self, topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None
-    ) -> None:
-        """Creates a topic and waits until it can be written.
-
-        Args:
-            topic: its name.
-            partitions: how many it gets.
-            settings: such as `max.message.bytes`.
-        """
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Creates a topic and waits until it can be written."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
-            wanted = {"num_partitions": partitions, "configs": dict(settings or {})}
-            admin.create_topics({topic: wanted}, wait_for_metadata=True)
+            admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
         finally:
             admin.close()
 

@@ -12,24 +12,11 @@ from pyspark.sql import SparkSession
 from penstock.errors import InputError, SqlError
 from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode, is_taken
-from penstock.spark.sinks.kafka_client import (
-    BATCH_BYTES,
-    BATCH_SIZE,
-    PREFIX,
-    TRANSACTIONAL_ID,
-    KafkaProducer,
-    one_record,
-)
+from penstock.spark.sinks.kafka_client import PREFIX, TRANSACTIONAL_ID, KafkaProducer, one_record
 from penstock.spark.sinks.kafka_records import RECORD_OPTIONS, RecordForm, record_form
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
-from penstock.spark.sources.kafka_checks import (
-    SERVERS,
-    check_broker,
-    check_connector,
-    check_target,
-    most_batch_bytes,
-)
+from penstock.spark.sources.kafka_checks import SERVERS, check_broker, check_connector, check_target
 
 _MARKS = "penstock-sinks"
 _FLAGS = ("false", "true")
@@ -102,10 +89,6 @@ class KafkaProvider:
         check_broker(table.name, given[SERVERS])
         check_connector(spark, table.name)
         check_target(spark, table.name, given)
-        most = most_batch_bytes(spark, given)
-        if most is not None and most < BATCH_BYTES:
-            # the client sends a refused batch that is no larger than its own size again as it is, until its patience is over
-            given = {f"{PREFIX}{BATCH_SIZE}": str(most), **given}
 
         def opens(home: TargetHome) -> _Topic:
             if not is_transactional:

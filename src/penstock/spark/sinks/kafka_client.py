@@ -25,8 +25,7 @@ from penstock.spark.sources.kafka_admin import KafkaAdmin
 PREFIX = "kafka."
 TRANSACTIONAL_ID = "transactional.id"
 #: records come by the thousand: few and large requests
-BATCH_SIZE, BATCH_BYTES = "batch.size", 131_072
-_LARGE = {"linger.ms": "5", BATCH_SIZE: str(BATCH_BYTES)}
+_LARGE = {"linger.ms": "5", "batch.size": "131072"}
 #: bytes of one call
 _CALL_BYTES = 1 << 20
 #: how long a broker that is away holds up a delivery, unless options say so: the client's own is two minutes

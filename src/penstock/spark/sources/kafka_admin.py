@@ -69,10 +69,6 @@ class KafkaAdmin:
         """Whether a topic keeps the newest record of each key for good."""
         return self._setting("TOPIC", topic, "cleanup.policy") == "compact"
 
-    def most_bytes(self, topic: str) -> int:
-        """How many bytes a batch of records of a topic may have."""
-        return int(self._setting("TOPIC", topic, "max.message.bytes"))
-
     def create_compacted(self, topic: str) -> None:
         """Create a topic that keeps the newest record of each key for good, unless it exists."""
         settings = self._java("java.util.HashMap")()

@@ -128,21 +128,6 @@ def check_target(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
         raise _missing_error(name, options[SERVERS], [topic], existing)
 
 
-def most_batch_bytes(spark: SparkSession, options: Mapping[str, str]) -> int | None:
-    """How many bytes a batch of records may have for the topic that a sink writes; None: nobody says.
-
-    Args:
-        spark: the session.
-        options: of the table: the topic, the servers, and what the client needs.
-    """
-    with closing(KafkaAdmin(spark, options)) as admin:
-        try:
-            return admin.most_bytes(options["topic"])
-        except Py4JJavaError:
-            # the topic is created with the first record, or the sink may not ask
-            return None
-
-
 def _missing_error(
     name: str, servers: str, topics: Sequence[str], existing: Collection[str]
 ) -> ConnectionFailedError:
