@@ -331,6 +331,10 @@ def _with_partners(
     joined = None
     if len(sides) == len(plan.relations):
         is_version = plan.is_as_of and target.number in plan.optional
+        is_looked_up = target.number >= len(plan.inputs)
+        if is_looked_up:
+            # rows that have it: others are there without it
+            sides[target.number] = own.withColumn(ASKED, F.lit(True))
         if is_version:
             # it is in the rows whose newest version it is
             asked = plan.inputs[target.number]
@@ -339,5 +343,5 @@ def _with_partners(
             versions = own.withColumn(ASKED, F.lit(True)).unionByName(others.withColumn(ASKED, F.lit(False)))
             sides[target.number] = versions
         whole = joined_rows(plan, [sides[number] for number in range(len(plan.relations))])
-        joined = (whole.where(ASKED) if is_version else whole).count()
+        joined = (whole.where(ASKED) if is_version or is_looked_up else whole).count()
     return replace(told, partners=tuple(found), joined=joined)

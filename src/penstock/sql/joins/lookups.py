@@ -12,7 +12,7 @@ from penstock.plan.joins import Comparison, JoinKey, Operator
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, own_text, row_text
-from penstock.sql.joins.query import JoinQuery, JoinSource, JoinWord
+from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord
 from penstock.sql.joins.scope import Expression
 from penstock.sql.joins.streams import unjoined
 from penstock.sql.text.clauses import Clause
@@ -38,7 +38,7 @@ def with_lookups(query: JoinQuery, relations: Mapping[str, Relation]) -> JoinQue
         relations: streams and static tables, by name in upper case.
 
     Raises:
-        UnsupportedError: more than one of the others is an outer join.
+        UnsupportedError: more than one of the others is an outer join, or there are too many.
     """
     outer = [each for each in query.sources if each.word is not JoinWord.INNER]
     lookups = [each for each in outer if _is_lookup(each, relations)]
@@ -52,6 +52,10 @@ def with_lookups(query: JoinQuery, relations: Mapping[str, Relation]) -> JoinQue
         )
         raise second.clause.error(UnsupportedError, message)
     chosen = lookups if others else lookups[1:]
+    beneath = [each for each in query.sources if each not in chosen]
+    if len(beneath) > MOST_INPUTS:
+        message = f"A join of more than {MOST_INPUTS} inputs is not supported yet. All LEFT JOINs with static tables but the first are not counted."
+        raise beneath[MOST_INPUTS].clause.error(UnsupportedError, message)
     return replace(query, looked_up=tuple(each.alias for each in chosen))
 
 

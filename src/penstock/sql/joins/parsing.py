@@ -148,7 +148,9 @@ class _JoinSplitter(VersionSplitter):
 
     def _refuse_input(self, before: Sequence[JoinSource], found: JoinSource) -> None:
         """Makes sure that there are not too many inputs, and that none before has the name of this one."""
-        if len(before) == MOST_INPUTS:
+        # LEFT JOINs with static tables are not counted; which those are is known later
+        counted = [each for each in before if each.word is not JoinWord.LEFT]
+        if len(counted) == MOST_INPUTS and found.word is not JoinWord.LEFT:
             raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
         namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
         if namesake is not None:
