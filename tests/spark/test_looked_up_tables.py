@@ -95,7 +95,7 @@ def test_views_with_several_left_joins_are_their_texts(
             put("products", [("a", "apricot", 1), ("b", "book", 2)])
         run = answered(Engine(spark).execute(script).add_views(VIEWS), tmp_path / "out")
         told = {name: multiset(run.results(name)) for name in VIEWS}
-        explained = "\n".join(run.explain())
+        explained = run.explain()
         run.stop()
         orders, payments = [*orders, *ORDERS[number]], [*payments, *PAYMENTS[number]]
         for name, text in VIEWS.items():
