@@ -13,7 +13,7 @@ from forms import INTERPRETED
 from killing import forked
 from nexmark_cases import QUERIES, bag, duckdb_answers
 from penstock.spark.engine import Engine
-from penstock.spark.results.read_plain import plain_rows
+from penstock.spark.results.read import results
 from penstock.spark.storage.layout import Layout
 from penstock_lab.generators.nexmark import STREAMS, Nexmark, nexmark_tables, write_nexmark
 from penstock_lab.generators.nexmark_views import declare_nexmark, refreshed
@@ -63,9 +63,7 @@ def test_every_query_is_answered_exactly_after_kills(spark: SparkSession, tmp_pa
         spark.read.parquet(str(source / stream)).createOrReplaceTempView(stream)
     layout, by_duckdb = Layout.of(output, None), duckdb_answers(source)
     for name, query in QUERIES.items():
-        found = plain_rows(layout, name, 0, False)
-        assert found is not None, name
-        answer = bag(found.rows)
+        answer = bag(results(spark, layout, name).toArrow())
         assert answer == bag(spark.sql(query).toArrow()), f"{name} is not Spark's"
         assert answer == bag(by_duckdb[name]), f"{name} is not DuckDB's"
         assert answer, f"{name} has no rows"
