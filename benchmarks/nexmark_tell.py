@@ -101,9 +101,24 @@ def write_docs(measured: Measured, together: Figures, events: int) -> None:
     _, _, after = rest.partition(END)
     head, *lines = rows(measured)
     table = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines)]
+    picture = "![Events a second of each query on Penstock, Spark and PyFlink](nexmark.png)"
     told = f"{events:,} events, {os.cpu_count()} cores."
     page.write_text(
-        "\n".join([before + BEGIN, "", told, "", *table, "", in_all(measured, together), "", END + after])
+        "\n".join(
+            [
+                before + BEGIN,
+                "",
+                picture,
+                "",
+                told,
+                "",
+                *table,
+                "",
+                in_all(measured, together),
+                "",
+                END + after,
+            ]
+        )
     )
 
 
