@@ -22,7 +22,7 @@ WINDOWS ?= 24000
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop mariadb-server postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop mariadb-server postgres postgres-server postgres-stop cluster cluster-stop docs lock flink clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -91,7 +91,7 @@ bench-page: java $(INSTALLED) ## the page beside a run of 100,000 rules and 500 
 bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
 	$(call benchmarks,joins_spark joins_skew joins_views)
 
-bench-nexmark: java $(INSTALLED) ## the queries of Nexmark on Penstock beside Spark Structured Streaming, one run of each
+bench-nexmark: java $(INSTALLED) flink ## the queries of Nexmark on Penstock beside Spark Structured Streaming and PyFlink; all of them in one run
 	$(BIN)/python benchmarks/nexmark_spark.py
 
 bench-joins-state: java $(INSTALLED) ## bytes a join view keeps of a tuple beside Spark's, and memory and files over 10,000 cuts (CUTS)
@@ -167,6 +167,9 @@ jdbc-jars: java
 
 s3-jars: java ## fetch Hadoop's file system of S3 (13 MB), so that Spark need not
 	@scripts/jars.sh s3 hadoop-aws $(CACHE) "Hadoop's file system of S3" || echo "Without these jars the tests of Spark on S3 are skipped."
+
+flink: java ## install PyFlink to an environment of its own and fetch its reader of Parquet, for a benchmark
+	@scripts/flink/fetch.sh $(CACHE) $(PYTHON) || echo "Without PyFlink its column of the benchmark is left out."
 
 format-jars: java ## fetch Spark's own readers of Avro and Protobuf, for a benchmark
 	@scripts/formats/fetch.sh $(CACHE) || echo "What cannot be fetched is not measured."
