@@ -1,6 +1,6 @@
 """`kill -9` of a run with views of every kind, once in each lane: in the end each answer is that of an undisturbed run.
 
-The short form kills it in the lane with orders. Places of files and logs alone need no Spark: `test_lane_kill.py`, `test_running_kill.py`,
+The short form kills it at two places. Places of files and logs alone need no Spark: `test_lane_kill.py`, `test_running_kill.py`,
 `test_ranked_kill.py` and `test_session_kill.py` kill a lane's process at each place of a cut, `tests/unit/` the processes that
 write batches, logs, runs and events.
 """
@@ -45,9 +45,9 @@ PLACES = (
     "cut_answered@joins.1",
     "cut_published@joins.1",
 )
-#: in the short form of the lane without cuts alone: those with cuts are of one class, which is killed at each place without Spark
+#: in the short form of a lane with cuts and of the one without; the lanes with cuts are of one class
 if not ALL:
-    PLACES = ("order_judged",)
+    PLACES = ("cut_answered@rides.results", "order_judged")
 FILES_A_START, ROWS, SECONDS = 2, 200, 60
 BY_KEY = "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s FROM rides GROUP BY k, w"
 BOTH = "SELECT ts, k, x FROM rides WHERE x > 2 UNION ALL SELECT ts, upper(k), x * 2 FROM rides WHERE k = 'a'"
