@@ -21,6 +21,9 @@ WINDOWS ?= 24000
 # benchmarks one after the other: all of them run, and the target fails where one of them did
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
+# what is compiled once is compiled for the next process too, also where the environment asks for no files of it
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop mariadb-server postgres postgres-server postgres-stop cluster cluster-stop docs lock flink clean
 .DELETE_ON_ERROR:

@@ -75,17 +75,21 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     from pyspark.sql import SparkSession
 
     from local_files import set_permissions_in_the_jvm
-    from penstock.spark.sessions.build import STREAMING
+    from penstock.spark.sessions.build import STREAMING, check_java
+    from penstock.spark.sessions.jvm import java_options
 
+    # a third of what the JVM does until the first runs have ended is to load classes
+    archived = java_options(check_java(), "run")
     folder = tmp_path_factory.mktemp("spark")
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", _JAVA)
+        .config("spark.driver.extraJavaOptions", f"{_JAVA} {archived}".strip())
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.daemon.module", "penstock.spark.sessions.daemon")
         .config("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
