@@ -104,8 +104,6 @@ class Lane(RetriedThread):
 
     #: what it is, for messages and events
     part: ClassVar[str]
-    #: of its results
-    publisher: Publisher
 
     def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
         retries = Retries(
@@ -213,6 +211,20 @@ class Lane(RetriedThread):
                 refuse_another_log(self.name, stream, self.readers[stream], reach)
         return newest
 
+    def _run(self) -> None:
+        super()._run()
+        self.is_complete = self._failure is None and self._is_to_end
+
+
+class PublishingLane(Lane):
+    """A lane that publishes results.
+
+    Attributes:
+        publisher: of its results.
+    """
+
+    publisher: Publisher
+
     def _compact(self, number: int) -> None:
         """Merges published files where there are many; see Publisher."""
         every = self.context.settings.compact_every_batches
@@ -221,7 +233,6 @@ class Lane(RetriedThread):
     def _run(self) -> None:
         try:
             super()._run()
-            self.is_complete = self._failure is None and self._is_to_end
         finally:
             self.publisher.close()
 

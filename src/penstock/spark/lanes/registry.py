@@ -13,6 +13,7 @@ from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.derived.beneath import RunningSource
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
+from penstock.spark.lanes.history.backfill import BackfillLane, backfill_of
 from penstock.spark.lanes.joins.views import JoinViews
 from penstock.spark.lanes.lane import LaneContext, LanePlan
 from penstock.spark.lanes.lane_views import LaneViews
@@ -42,6 +43,15 @@ class Needs:
     own: Sequence[LaneViews[Any]]
     deadlines: DeadlineViews
     derived: Sequence[DerivedStream] = ()
+
+
+def _backfills(needs: Needs) -> Iterator[LanePlan]:
+    """A lane a stream from its first window or running view on: it puts entries of its own into the log that the others read."""
+    for stream, query in needs.queries.items():
+        if query.plans.had_windows or query.plans.had_running:
+            yield LanePlan(
+                backfill_of(stream), (stream,), lambda context, keepers: BackfillLane(context, keepers[0])
+            )
 
 
 def _windows(needs: Needs) -> Iterator[LanePlan]:
@@ -97,8 +107,9 @@ def views_with_lanes(context: LaneContext) -> dict[str, LaneViews[Any]]:
     }
 
 
-#: a kind of lane says which of its lanes are needed; those that read what others publish come last
+#: a kind of lane says which of its lanes are needed; those that put entries into logs come first, and those that read what others publish last
 KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
+    _backfills,
     _windows,
     _running,
     _own,

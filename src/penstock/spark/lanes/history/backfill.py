@@ -1,48 +1,50 @@
-"""Makes windows whole that were open when their view began: the map stage once more, over the earlier batches.
+"""Makes operators whole that began in mid-stream: the map stage once more, over the batches before their first one.
 
-A job of its own beside the stream computes the partials of the earlier batches for the operators that lack them, with
-the code that computes those of live tuples, and gives them to the window lane by one entry of the log.
-Without the entry nothing has happened, and the next start does it again; with it, it is done.
+A job beside the stream computes the partials of these batches for the operators that lack them, with the code that computes those of live
+tuples. One commit puts the entry of the log that gives them to the lanes, and the marks of the operators. Before it nothing has happened, and the
+next attempt does it again.
 """
 
 from __future__ import annotations
 
 import logging
 import pickle
-import shutil
 import threading
 import time
 import uuid
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-
-from pyspark.sql import SparkSession
 
 from penstock.errors import StreamFailedError
 from penstock.monitor.figures import counted
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.settings import Settings
-from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.lanes.history.lane import HistoryLane
+from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.log.wholeness import settled
 from penstock.spark.publication.history import Stretch
 from penstock.spark.publication.kinds import folder_of
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles, files_of_reports
-from penstock.spark.recovery.messages import first_line
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.bindings import Beginning, PlanLog
-from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.failpoints import failpoint
-from penstock.spark.storage.formats import BACKFILL
-from penstock.spark.storage.layout import LOG_KINDS, Layout, is_of_log
+from penstock.spark.storage.layout import LOG_KINDS, is_of_log
+from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.worker import TaskReport
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
+
+
+def backfill_of(stream: str) -> str:
+    """The name of the lane that reads a stream's earlier batches again."""
+    return f"{stream}.backfill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,123 +55,100 @@ class _Missing:
         version: a plan version that has them.
         operators: their ids.
         views: names of their views.
-        beginning: where they begin.
+        batch: their first batch.
+        newest: largest event time of the batches before, microseconds.
+        offset: how far the source had been read before; None if that is not known.
         first: windows of theirs hold no tuples that are older, microseconds.
     """
 
     version: int
     operators: tuple[int, ...]
     views: tuple[str, ...]
-    beginning: Beginning
+    batch: int
+    newest: int
+    offset: str | None
     first: int
 
 
-def never_whole(layout: Layout, stream: str) -> set[int]:
-    """The operators of a stream that lack tuples for good: the batches before their first one cannot be read again.
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read again.
 
-    Args:
-        layout: output and checkpoint folders.
-        stream: the stream's name.
-    """
-    marks = layout.backfilled(stream)
-    told = {number: BACKFILL.read(marks[number]) for number in marks.numbers()}
-    return {number for number, mark in told.items() if mark is not None and mark["impossible"] is not None}
-
-
-class Backfill:
-    """Follows the log of one stream in a thread of its own and makes whole what is not.
-
-    Args:
-        spark: the session; jobs run in a copy of it.
-        ingest: the stream's ingest query.
-        layout: output and checkpoint folders.
-        events: the event log.
-        settings: how often and after what wait is tried again what can pass; then the next start does.
+    Attributes:
+        batches: how many.
+        reports: of the tasks.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        ingest: IngestQuery,
-        layout: Layout,
-        events: EventLog,
-        settings: Settings,
-    ) -> None:
-        self._spark = spark
-        self._ingest = ingest
-        self._layout = layout
-        self._events = events
-        self._settings = settings
-        self._stream = ingest.stream
-        self._marks = layout.backfilled(ingest.stream)
-        self._staged = layout.staged_backfill(ingest.stream)
-        self._plans = PlanLog(layout, ingest.stream)
-        self._group = f"penstock-backfill-{uuid.uuid4().hex}"
-        self._settled: set[int] = set()
-        #: the first operators of backfills that this process has begun
-        self._begun: set[int] = set()
+    batches: int
+    reports: Sequence[TaskReport]
+
+
+class BackfillLane(HistoryLane):
+    """Makes the operators of one stream whole; it puts entries of its own into the stream's log.
+
+    What cannot be made whole is told, and tried again by the next start; the lane goes on.
+
+    Args:
+        context: the run's.
+        keeper: of the stream's log, which is not complete before the lane has finished.
+    """
+
+    part = "backfill"
+
+    def __init__(self, context: LaneContext, keeper: LogKeeper) -> None:
+        self._stream = keeper.stream
+        super().__init__(backfill_of(self._stream), context, keeper)
+        self._ingest = keeper.ingest
+        self._plans = PlanLog(context.layout, self._stream)
+        self._marks = context.layout.backfilled(self._stream)
+        #: operators that this run does not try to make whole any more
+        self._given_up: set[int] = set()
+        #: the first operators of those whose files a commit of this process may name
+        self._committing: set[int] = set()
         self._looked_at = -1
-        self._stopping = threading.Event()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True, name="penstock-backfill")
+        #: see `LogWriter`
+        self.finished = threading.Event()
+        keeper.hold(self)
 
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
+    @property
+    def reader_names(self) -> Sequence[str]:
+        """None: it asks for the newest entry alone."""
+        return ()
 
     def finish(self) -> None:
-        """Waits until everything is whole, or is known never to be; the ingest query has ended.
+        """Lets the lane end once what has begun by now is whole, or is known never to be."""
+        super().finish()
+        self.context.appended.tell()
 
-        Views that no batch has come for begin behind the last one.
-        """
-        last = read_published(self._layout, self._stream).last
-        if last >= 0:
-            version = self._ingest.plans.begin(last + 1)
-            if version is not None:
-                self._ingest.log.put_views(last, version)
-        self._ending.set()
-        self._thread.join()
-
-    def stop(self) -> None:
-        """Breaks off; the next start begins anew what was not done."""
-        self._stopping.set()
-        self._ending.set()
-        if self._thread.ident is not None:
-            try:
-                self._spark.sparkContext.cancelJobGroup(self._group)
-            except Exception as error:
-                _log.info("nothing to cancel, the Spark session has ended: %s", first_line(error))
-            self._thread.join()
-
-    def _follow(self) -> None:
-        self._try(self._look_until_told)
-
-    def _try(self, attempt: Callable[[], None], views: Sequence[str] = ()) -> bool:
-        """Makes attempts until one goes well; False where none did, which is told, and the next start begins anew."""
-        retries = Retries(
-            self._stream,
-            "backfill",
-            self._settings,
-            self._events,
-            details=lambda: {"views": list(views)},
-        )
+    def _run(self) -> None:
         try:
-            retries.run(attempt, self._stopping)
+            super()._run()
+        finally:
+            self.finished.set()
+
+    def _attempt(self) -> None:
+        self._looked_at = -1
+        is_over = False
+        while not (is_over or self._stopping.is_set()):
+            seen = self.context.appended.count
+            # what is in the log when the end is told is looked at once more
+            is_over = not self._is_fed
+            for missing in self._missing():
+                self._try(missing)
+            self.retries.succeeded()
+            if not is_over:
+                self.context.appended.wait(seen, _LOOK_SECONDS)
+
+    def _try(self, missing: _Missing) -> None:
+        """Makes attempts until one goes well; that none does is told."""
+        context, views = self.context, list(missing.views)
+        details = {"lane": self.name, "views": views}
+        retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: details)
+        try:
+            retries.run(partial(self._make_whole, missing), self._stopping)
         except StreamFailedError as error:
             _log.info("%s", error)
-            return False
-        return True
-
-    def _look_until_told(self) -> None:
-        self._spark.sparkContext.setJobGroup(self._group, f"penstock backfill {self._stream}", True)
-        self._looked_at = -1
-        ended = False
-        while not ended and not self._stopping.is_set():
-            # what is in the log when the end is told is looked at once more
-            ended = self._ending.wait(_LOOK_SECONDS)
-            for missing in self._missing():
-                if not self._try(partial(self._attempt, missing), missing.views):
-                    self._settled.update(missing.operators)
+            self._given_up.update(missing.operators)
 
     def _missing(self) -> list[_Missing]:
         """What the newest plan version in the log lacks; one that has been looked at lacks nothing any more."""
@@ -179,97 +158,95 @@ class Backfill:
         program = self._ingest.log.program(last.plan)
         register = self._plans.load_windows(last.plan)
         self._looked_at = last.plan
-        self._forget_all_but({window.operator for window in register.windows})
-        begun: dict[Beginning, list[int]] = {}
-        floors: dict[int, int] = {}
+        # operators that are gone never come back
+        present = {window.operator for window in register.windows}
+        self._marks.remove(number for number in self._marks.numbers() if number not in present)
+        done = {*self._marks.numbers(), *self._given_up}
+        begun: dict[Beginning, dict[int, int]] = {}
         for window in register.windows:
             where = window.beginning
-            if (
-                where is None
-                or where.newest is None
-                or where.floor is None
-                or window.operator in self._settled
-            ):
+            if where is None or where.floor is None or window.operator in done:
                 continue
-            floor = floors.get(window.operator)
-            floors[window.operator] = where.floor if floor is None else min(floor, where.floor)
-            own = begun.setdefault(Beginning(where.batch, where.newest, None, where.offset), [])
-            if window.operator not in own:
-                own.append(window.operator)
+            floors = begun.setdefault(Beginning(where.batch, where.newest, None, where.offset), {})
+            floors[window.operator] = min(where.floor, floors.get(window.operator, where.floor))
         found = []
-        for beginning, operators in begun.items():
-            open_ones = tuple(each for each in operators if not self._is_settled(each, beginning.batch))
-            plans = [plan for plan in program.every if plan.id in open_ones] if program else []
-            if plans:
-                views = tuple(view.name for plan in plans for view in plan.views)
-                first = min(
-                    floors[plan.id]
-                    - max(0 if view.is_running else view.windows.size for view in plan.views)
-                    + 1
-                    for plan in plans
-                )
-                ids = tuple(plan.id for plan in plans)
-                found.append(_Missing(last.plan, ids, views, beginning, first))
+        for where, floors in begun.items():
+            plans = [plan for plan in program.every if plan.id in floors] if program else []
+            if where.newest is None or not plans:
+                continue
+            views = tuple(view.name for plan in plans for view in plan.views)
+            first = min(
+                floors[plan.id] - max(0 if view.is_running else view.windows.size for view in plan.views) + 1
+                for plan in plans
+            )
+            ids = tuple(plan.id for plan in plans)
+            found.append(_Missing(last.plan, ids, views, where.batch, where.newest, where.offset, first))
         return found
 
-    def _forget_all_but(self, operators: Collection[int]) -> None:
-        """Removes the marks of operators that are gone, which never come back, and what they had staged."""
-        self._marks.remove(number for number in self._marks.numbers() if number not in operators)
-        for path in self._staged.iterdir() if self._staged.is_dir() else ():
-            if int(path.name) not in operators:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def _is_settled(self, operator: int, batch: int) -> bool:
-        """Whether an operator that began with a batch is whole, or never will be."""
-        if BACKFILL.read(self._marks[operator]) is None:
-            if not self._ingest.log.is_whole(operator, batch):
-                return False
-            self._settle((operator,), None)
-        self._settled.add(operator)
-        return True
-
-    def _settle(self, operators: Collection[int], reason: str | None) -> None:
-        for operator in operators:
-            BACKFILL.put(self._marks[operator], {"impossible": reason})
-            self._settled.add(operator)
-
-    def _attempt(self, missing: _Missing) -> None:
-        # they are given one entry: it is there for all of them, or for none
-        if self._stopping.is_set() or all(
-            self._is_settled(each, missing.beginning.batch) for each in missing.operators
-        ):
-            return
-        try:
-            self._make_whole(missing)
-        except CannotReadAgainError as error:
-            self._settle(missing.operators, str(error))
-            self._events.record(
-                "backfill_impossible", stream=self._stream, views=list(missing.views), reason=str(error)
-            )
-
     def _make_whole(self, missing: _Missing) -> None:
+        """Gives operators the tuples they lack, or says that they never get them; one commit does it for all of them."""
+        operators, views = missing.operators, list(missing.views)
+        if self._stopping.is_set() or self._marks[operators[0]].exists():
+            return
         began = time.perf_counter()
-        beginning = missing.beginning
-        assert beginning.newest is not None, "earlier batches had tuples"
-        if beginning.offset is None:
+        store = self._store(operators[0])
+        events = self.context.events
+        try:
+            read = self._read_again(missing, store)
+        except CannotReadAgainError as error:
+            reason = str(error)
+            commit(settled(self.context.layout, self._stream, operators, reason))
+            self._remove_files(store)
+            events.record("backfill_impossible", stream=self._stream, views=views, reason=reason)
+            return
+        finally:
+            store.clean()
+        if read is None:
+            return
+        failpoint("backfill_staged", operators[0])
+        names: dict[str, list[str]] = {}
+        for file in files_of_reports(read.reports):
+            if is_of_log(file.kind):
+                names.setdefault(file.kind, []).append(file.name)
+            else:
+                store.discard([file])
+        self._committing.add(operators[0])
+        self._ingest.log.put_whole(operators, names, missing.newest)
+        failpoint("backfill_logged", operators[0])
+        events.record(
+            "backfill_done",
+            stream=self._stream,
+            views=views,
+            batches=read.batches,
+            tuples=sum(report.counts.tuples for report in read.reports),
+            seconds=round(time.perf_counter() - began, 3),
+        )
+
+    def _read_again(self, missing: _Missing, store: BatchFiles) -> _Read | None:
+        """Computes the partials of the batches before; None where the lane is stopped.
+
+        Raises:
+            CannotReadAgainError: the source has less than what was read before.
+        """
+        if missing.offset is None:
             raise CannotReadAgainError("Spark's checkpoint does not record how far it had read the source")
-        published = read_published(self._layout, self._stream)
-        before = [each for each in published.stretches if each.first < beginning.batch]
-        reach = _reached(before, beginning.newest)
+        layout, source = self.context.layout, self._ingest.source
+        published = read_published(layout, self._stream)
+        before = [each for each in published.stretches if each.first < missing.batch]
+        reach = _reached(before, missing.newest)
 
         def is_needed(batch: int) -> bool:
             number = bisect(before, batch, key=lambda each: each.first) - 1
             known = number >= 0 and batch <= before[number].last
-            return (reach[number] if known else beginning.newest or 0) >= missing.first
+            return (reach[number] if known else missing.newest) >= missing.first
 
-        past = Past(self._layout.spark(self._stream), beginning.batch, beginning.offset, is_needed)
-        program, derived = self._ingest.plans.for_operators(
-            missing.version, missing.operators, (missing.first, beginning.newest)
-        )
-        store = self._files(missing.operators[0])
-        broadcast = self._spark.sparkContext.broadcast(pickle.dumps(program, protocol=5))
+        past = Past(layout.spark(self._stream), missing.batch, missing.offset, is_needed)
+        span = missing.first, missing.newest
+        program, derived = self._ingest.plans.for_operators(missing.version, missing.operators, span)
+        session = self.jobs.session()
+        broadcast = session.sparkContext.broadcast(pickle.dumps(program, protocol=5))
         bound = BoundBatch(
-            number=beginning.batch,
+            number=missing.batch,
             program=program,
             derived=derived,
             key=(uuid.uuid4().hex, missing.version),
@@ -283,51 +260,34 @@ class Backfill:
         )
         needed = [each for each in before if is_needed(each.first)]
         batches = sum(each.last - each.first + 1 for each in needed)
-        self._events.record(
+        self.context.events.record(
             "backfill_started", stream=self._stream, views=list(missing.views), batches=batches
         )
-        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         reports: list[TaskReport] = []
         try:
-            for frame in self._ingest.source.again(session, past):
-                reports += self._ingest.source.run(frame, bound)
+            for frame in source.again(session, past):
+                reports += source.run(frame.coalesce(self.most_tasks), bound)
                 if self._stopping.is_set():
-                    return
+                    return None
         finally:
             broadcast.destroy()
         # what lies on both sides of the beginning was read in part
-        _refuse_less(reports, [each for each in needed if each.last < beginning.batch], before)
-        failpoint("backfill_staged", missing.operators[0])
-        names: dict[str, list[str]] = {}
-        for file in files_of_reports(reports):
-            if is_of_log(file.kind):
-                names.setdefault(file.kind, []).append(file.name)
-            else:
-                store.discard([file])
-        self._ingest.log.put_whole(missing.operators, names, beginning.newest)
-        failpoint("backfill_logged", missing.operators[0])
-        self._settle(missing.operators, None)
-        store.clean()
-        self._events.record(
-            "backfill_done",
-            stream=self._stream,
-            views=list(missing.views),
-            batches=batches,
-            tuples=sum(report.counts.tuples for report in reports),
-            seconds=round(time.perf_counter() - began, 3),
-        )
+        _refuse_less(reports, [each for each in needed if each.last < missing.batch], before)
+        return _Read(batches, reports)
 
-    def _files(self, operator: int) -> BatchFiles:
-        """What stores the files of a backfill; what an earlier process left is deleted."""
-        layout, stem, scratch = self._layout, f"backfill-{operator:06d}", self._staged / str(operator)
-        shutil.rmtree(scratch, ignore_errors=True)
-        if operator not in self._begun:
-            for kind in (*LOG_KINDS, "quarantine"):
-                for left in folder_of(layout, self._stream, kind).glob(f"{stem}-*.parquet"):
-                    left.unlink()
-        # an entry that seemed to fail as it was put may name the files of an earlier attempt
-        self._begun.add(operator)
-        return BatchFiles(layout, self._stream, None, stem, scratch, scratch)
+    def _store(self, operator: int) -> BatchFiles:
+        """What stores the files of an attempt; what one before has left is deleted."""
+        layout, scratch = self.context.layout, self.context.layout.staging(self.name, next(self._attempts))
+        store = BatchFiles(layout, self._stream, None, f"backfill-{operator:06d}", *scratch)
+        # a commit that seemed to fail may name them
+        if operator not in self._committing:
+            self._remove_files(store)
+        return store
+
+    def _remove_files(self, store: BatchFiles) -> None:
+        for kind in (*LOG_KINDS, "quarantine"):
+            for left in folder_of(store.layout, self._stream, kind).glob(f"{store.stem}-*.parquet"):
+                left.unlink()
 
 
 def _reached(stretches: Sequence[Stretch], newest: int) -> list[int]:
