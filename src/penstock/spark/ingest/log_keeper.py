@@ -6,7 +6,6 @@ Everything that reads the log finds the same entries there, however many lanes d
 from __future__ import annotations
 
 import threading
-from typing import Protocol
 
 from penstock.control.stream_clock import StreamClock
 from penstock.settings import Settings
@@ -19,21 +18,6 @@ from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 
 _LOOK_SECONDS = 0.2
-
-
-class LogWriter(Protocol):
-    """Who puts entries of its own into the log.
-
-    Attributes:
-        finished: set when it puts none any more in this run.
-    """
-
-    @property
-    def finished(self) -> threading.Event: ...
-
-    def finish(self) -> None:
-        """Lets it end once it has done what the log asks for now."""
-        ...
 
 
 class LogKeeper(RetriedThread):
@@ -68,7 +52,8 @@ class LogKeeper(RetriedThread):
         self._trigger = trigger
         self._clock = StreamClock(0 if trigger.is_bounded else settings.idle_seconds, ingest.interval_seconds)
         self._layout = layout
-        self._writers: tuple[LogWriter, ...] = ()
+        self._held: tuple[threading.Event, ...] = ()
+        self._begun = threading.Event()
         self._complete = threading.Event()
 
     def start(self) -> None:
@@ -76,9 +61,15 @@ class LogKeeper(RetriedThread):
         self.ingest.log.put_more()
         super().start()
 
-    def hold(self, writer: LogWriter) -> None:
-        """Keeps the log from being complete until somebody who puts entries of its own has finished."""
-        self._writers = (*self._writers, writer)
+    def hold(self) -> threading.Event:
+        """For somebody who puts entries of its own: the log is not complete before the event that is returned is set."""
+        self._held = (*self._held, threading.Event())
+        return self._held[-1]
+
+    @property
+    def has_begun_all(self) -> bool:
+        """Whether every view has begun that will in this run, where the stream has come to its end."""
+        return self._begun.is_set()
 
     @property
     def stream(self) -> str:
@@ -102,10 +93,9 @@ class LogKeeper(RetriedThread):
             self._look()
         if self._is_to_end:
             self._begin_views()
-            for writer in self._writers:
-                writer.finish()
-                while not (self._stopping.is_set() or writer.finished.wait(_LOOK_SECONDS)):
-                    pass
+            self._begun.set()
+            while not (self._stopping.is_set() or all(each.wait(_LOOK_SECONDS) for each in self._held)):
+                pass
         # whoever stops the run meanwhile has made the ingest query's end no end of the stream
         if self._is_to_end:
             if self.ingest.has_ended:

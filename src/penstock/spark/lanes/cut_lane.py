@@ -18,7 +18,7 @@ from typing import Any
 from penstock.errors import CheckpointError
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since
-from penstock.spark.lanes.lane import LaneContext, LaneInput, PublishingLane
+from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.log.row_log import held_rows
 from penstock.spark.log.stream_log import SINCE, LogReader
@@ -97,7 +97,7 @@ class _Standing:
     reach: Mapping[str, Reach]
 
 
-class CutLane(PublishingLane):
+class CutLane(Lane):
     """Answers numbered cuts.
 
     Args:

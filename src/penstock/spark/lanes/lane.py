@@ -104,6 +104,8 @@ class Lane(RetriedThread):
 
     #: what it is, for messages and events
     part: ClassVar[str]
+    #: of its results; a lane that hands them to another has none
+    publisher: Publisher
 
     def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
         retries = Retries(
@@ -211,20 +213,6 @@ class Lane(RetriedThread):
                 refuse_another_log(self.name, stream, self.readers[stream], reach)
         return newest
 
-    def _run(self) -> None:
-        super()._run()
-        self.is_complete = self._failure is None and self._is_to_end
-
-
-class PublishingLane(Lane):
-    """A lane that publishes results.
-
-    Attributes:
-        publisher: of its results.
-    """
-
-    publisher: Publisher
-
     def _compact(self, number: int) -> None:
         """Merges published files where there are many; see Publisher."""
         every = self.context.settings.compact_every_batches
@@ -233,8 +221,13 @@ class PublishingLane(Lane):
     def _run(self) -> None:
         try:
             super()._run()
+            self.is_complete = self._failure is None and self._is_to_end
         finally:
-            self.publisher.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Ends what the lane has begun beside its thread, which is at its end."""
+        self.publisher.close()
 
 
 @dataclass(frozen=True, slots=True)

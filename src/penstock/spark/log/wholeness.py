@@ -14,12 +14,7 @@ from penstock.spark.storage.ledger_documents import StoredDocument
 
 
 def never_whole(layout: Layout, stream: str) -> set[int]:
-    """The operators of a stream that lack tuples for good: the batches before their first one cannot be read again.
-
-    Args:
-        layout: output and checkpoint folders.
-        stream: the stream's name.
-    """
+    """The operators of a stream that lack tuples for good: the batches before their first one cannot be read again."""
     marks = layout.backfilled(stream)
     told = {
         int(number): BACKFILL.opened(mark, marks[number]) for number, mark in marks.all(BACKFILL.kind).items()
@@ -30,13 +25,6 @@ def never_whole(layout: Layout, stream: str) -> set[int]:
 def settled(
     layout: Layout, stream: str, operators: Iterable[int], impossible: str | None = None
 ) -> dict[StoredDocument, dict[str, Any]]:
-    """The marks of operators, for a commit.
-
-    Args:
-        layout: output and checkpoint folders.
-        stream: the stream's name.
-        operators: their ids.
-        impossible: why they lack tuples for good; None: they are whole.
-    """
+    """The marks of operators, for a commit; `impossible`: why they lack tuples for good, None: they are whole."""
     marks = layout.backfilled(stream)
     return {marks[each]: BACKFILL.stamped({"impossible": impossible}) for each in operators}

@@ -34,7 +34,7 @@ from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.deadlines.running import RunningOrders
 from penstock.spark.lanes.deadlines.scheduling import Schedule
 from penstock.spark.lanes.deadlines.working import ViewOrders
-from penstock.spark.lanes.lane import LaneContext, PublishingLane
+from penstock.spark.lanes.lane import Lane, LaneContext
 from penstock.spark.log.followed import FollowedLog
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.recovery.causes import Cause
@@ -49,7 +49,7 @@ from penstock.spark.storage.store_paths import remove_folder
 from penstock.sql.windows.bind import BoundWindow
 
 
-class DeadlineLane(PublishingLane):
+class DeadlineLane(Lane):
     """Answers all views with a deadline.
 
     Args:

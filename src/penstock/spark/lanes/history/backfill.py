@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import threading
 import time
 import uuid
 from bisect import bisect
@@ -57,7 +56,7 @@ class _Missing:
         views: names of their views.
         batch: their first batch.
         newest: largest event time of the batches before, microseconds.
-        offset: how far the source had been read before; None if that is not known.
+        offset: how far the source had been read before, see `Beginning`.
         first: windows of theirs hold no tuples that are older, microseconds.
     """
 
@@ -68,19 +67,6 @@ class _Missing:
     newest: int
     offset: str | None
     first: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What was read again.
-
-    Attributes:
-        batches: how many.
-        reports: of the tasks.
-    """
-
-    batches: int
-    reports: Sequence[TaskReport]
 
 
 class BackfillLane(HistoryLane):
@@ -106,33 +92,20 @@ class BackfillLane(HistoryLane):
         #: the first operators of those whose files a commit of this process may name
         self._committing: set[int] = set()
         self._looked_at = -1
-        #: see `LogWriter`
-        self.finished = threading.Event()
-        keeper.hold(self)
+        self._keeper = keeper
+        self._has_put_all = keeper.hold()
 
-    @property
-    def reader_names(self) -> Sequence[str]:
-        """None: it asks for the newest entry alone."""
-        return ()
-
-    def finish(self) -> None:
-        """Lets the lane end once what has begun by now is whole, or is known never to be."""
-        super().finish()
-        self.context.appended.tell()
-
-    def _run(self) -> None:
-        try:
-            super()._run()
-        finally:
-            self.finished.set()
+    def _close(self) -> None:
+        self._has_put_all.set()
+        super()._close()
 
     def _attempt(self) -> None:
         self._looked_at = -1
         is_over = False
         while not (is_over or self._stopping.is_set()):
             seen = self.context.appended.count
-            # what is in the log when the end is told is looked at once more
-            is_over = not self._is_fed
+            # what is in the log when no view begins any more is looked at once more
+            is_over = self._keeper.has_begun_all or not self._is_fed
             for missing in self._missing():
                 self._try(missing)
             self.retries.succeeded()
@@ -192,7 +165,7 @@ class BackfillLane(HistoryLane):
         store = self._store(operators[0])
         events = self.context.events
         try:
-            read = self._read_again(missing, store)
+            batches, reports = self._read_again(missing, store)
         except CannotReadAgainError as error:
             reason = str(error)
             commit(settled(self.context.layout, self._stream, operators, reason))
@@ -201,11 +174,11 @@ class BackfillLane(HistoryLane):
             return
         finally:
             store.clean()
-        if read is None:
+        if self._stopping.is_set():
             return
         failpoint("backfill_staged", operators[0])
         names: dict[str, list[str]] = {}
-        for file in files_of_reports(read.reports):
+        for file in files_of_reports(reports):
             if is_of_log(file.kind):
                 names.setdefault(file.kind, []).append(file.name)
             else:
@@ -217,13 +190,16 @@ class BackfillLane(HistoryLane):
             "backfill_done",
             stream=self._stream,
             views=views,
-            batches=read.batches,
-            tuples=sum(report.counts.tuples for report in read.reports),
+            batches=batches,
+            tuples=sum(report.counts.tuples for report in reports),
             seconds=round(time.perf_counter() - began, 3),
         )
 
-    def _read_again(self, missing: _Missing, store: BatchFiles) -> _Read | None:
-        """Computes the partials of the batches before; None where the lane is stopped.
+    def _read_again(self, missing: _Missing, store: BatchFiles) -> tuple[int, list[TaskReport]]:
+        """Computes the partials of the batches before.
+
+        Returns:
+            How many batches, and what the tasks report; of some alone where the lane is stopped.
 
         Raises:
             CannotReadAgainError: the source has less than what was read before.
@@ -268,12 +244,12 @@ class BackfillLane(HistoryLane):
             for frame in source.again(session, past):
                 reports += source.run(frame.coalesce(self.most_tasks), bound)
                 if self._stopping.is_set():
-                    return None
+                    return batches, reports
         finally:
             broadcast.destroy()
         # what lies on both sides of the beginning was read in part
         _refuse_less(reports, [each for each in needed if each.last < missing.batch], before)
-        return _Read(batches, reports)
+        return batches, reports
 
     def _store(self, operator: int) -> BatchFiles:
         """What stores the files of an attempt; what one before has left is deleted."""

@@ -314,12 +314,6 @@ class Corrections(HistoryLane):
             "since": self._history.first(min(window[3] for window in windows), last.number),
         }
 
-    def _run(self) -> None:
-        try:
-            super()._run()
-        finally:
-            self.context.appended.tell()
-
     def _halt(self) -> None:
         with self._changed:
             self._changed.notify_all()

@@ -36,5 +36,8 @@ class HistoryLane(Lane):
         """Nothing: it publishes nothing."""
 
     def _halt(self) -> None:
-        self.context.appended.tell()
         self.jobs.cancel()
+
+    def _close(self) -> None:
+        # who waits for its answers goes on, also without them
+        self.context.appended.tell()

@@ -237,11 +237,9 @@ class WindowLane(CutLane):
         self._corrections.prepare_stop()
         self._corrections.jobs.cancel()
 
-    def _run(self) -> None:
-        try:
-            super()._run()
-        finally:
-            self._corrections.stop()
+    def _close(self) -> None:
+        super()._close()
+        self._corrections.stop()
 
     def _attempt(self) -> None:
         self._corrections.recover()
