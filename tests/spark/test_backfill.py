@@ -28,7 +28,8 @@ from test_engine_windows import (
 from engine_cases import put_file
 from joined_inputs import multiset
 from penstock.spark.engine import Engine
-from penstock.spark.ingest import backfill
+from penstock.spark.lanes.history import backfill
+from penstock.spark.lanes.history.backfill import backfill_of
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
 from penstock.spark.sources import kafka_tables
@@ -171,7 +172,7 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     assert_equal_to_spark(spark, run.results("quiet"), [data], VIEWS["busy"])
     layout = Layout(out, out / "_penstock/checkpoint")
     assert len(layout.backfilled("tuples").numbers()) == 3
-    assert not any(layout.staged_backfill("tuples").glob("*"))
+    assert not any((layout.local / "staging").glob(f"*/{backfill_of('tuples')}/*"))
     log = LogReader(layout.log("tuples"))
     last = log.newest()
     assert last is not None
