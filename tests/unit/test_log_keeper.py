@@ -109,9 +109,9 @@ def test_the_end_waits_for_whoever_puts_entries_and_for_views_that_no_batch_came
     kept, _ = keeper(ingest)
     holds = [kept.hold(), kept.hold()]
     kept.start()
-    assert not kept.has_begun_all
+    assert not kept.has_begun_all.is_set()
     ingest.active = False
-    _wait(lambda: kept.has_begun_all)
+    _wait(kept.has_begun_all.is_set)
     begun = ["views of plan 7 behind 3"]
     for held in holds:
         assert not kept.join(0.05)
@@ -126,7 +126,7 @@ def test_who_puts_entries_holds_nobody_who_is_stopped(keeper: Callable[..., Made
     kept, _ = keeper(Ingest(log))
     kept.hold()
     kept.start()
-    _wait(lambda: kept.has_begun_all)
+    _wait(kept.has_begun_all.is_set)
     kept.stop()
     assert not kept.active
     assert not kept.is_complete

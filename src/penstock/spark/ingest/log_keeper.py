@@ -53,7 +53,8 @@ class LogKeeper(RetriedThread):
         self._clock = StreamClock(0 if trigger.is_bounded else settings.idle_seconds, ingest.interval_seconds)
         self._layout = layout
         self._held: tuple[threading.Event, ...] = ()
-        self._begun = threading.Event()
+        #: set when the stream has come to its end, and every view has begun that will in this run
+        self.has_begun_all = threading.Event()
         self._complete = threading.Event()
 
     def start(self) -> None:
@@ -65,11 +66,6 @@ class LogKeeper(RetriedThread):
         """For somebody who puts entries of its own: the log is not complete before the event that is returned is set."""
         self._held = (*self._held, threading.Event())
         return self._held[-1]
-
-    @property
-    def has_begun_all(self) -> bool:
-        """Whether every view has begun that will in this run, where the stream has come to its end."""
-        return self._begun.is_set()
 
     @property
     def stream(self) -> str:
@@ -93,7 +89,7 @@ class LogKeeper(RetriedThread):
             self._look()
         if self._is_to_end:
             self._begin_views()
-            self._begun.set()
+            self.has_begun_all.set()
             while not (self._stopping.is_set() or all(each.wait(_LOOK_SECONDS) for each in self._held)):
                 pass
         # whoever stops the run meanwhile has made the ingest query's end no end of the stream

@@ -14,7 +14,7 @@ import uuid
 from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.errors import StreamFailedError
@@ -54,18 +54,16 @@ class _Missing:
         version: a plan version that has them.
         operators: their ids.
         views: names of their views.
-        batch: their first batch.
+        where: they begin; the floor is that of none.
         newest: largest event time of the batches before, microseconds.
-        offset: how far the source had been read before, see `Beginning`.
         first: windows of theirs hold no tuples that are older, microseconds.
     """
 
     version: int
     operators: tuple[int, ...]
-    views: tuple[str, ...]
-    batch: int
+    views: list[str]
+    where: Beginning
     newest: int
-    offset: str | None
     first: int
 
 
@@ -105,7 +103,7 @@ class BackfillLane(HistoryLane):
         while not (is_over or self._stopping.is_set()):
             seen = self.context.appended.count
             # what is in the log when no view begins any more is looked at once more
-            is_over = self._keeper.has_begun_all or not self._is_fed
+            is_over = self._keeper.has_begun_all.is_set() or not self._is_fed
             for missing in self._missing():
                 self._try(missing)
             self.retries.succeeded()
@@ -114,9 +112,8 @@ class BackfillLane(HistoryLane):
 
     def _try(self, missing: _Missing) -> None:
         """Makes attempts until one goes well; that none does is told."""
-        context, views = self.context, list(missing.views)
-        details = {"lane": self.name, "views": views}
-        retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: details)
+        context, told = self.context, {"lane": self.name, "views": missing.views}
+        retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: told)
         try:
             retries.run(partial(self._make_whole, missing), self._stopping)
         except StreamFailedError as error:
@@ -138,39 +135,35 @@ class BackfillLane(HistoryLane):
         begun: dict[Beginning, dict[int, int]] = {}
         for window in register.windows:
             where = window.beginning
-            if where is None or where.floor is None or window.operator in done:
-                continue
-            floors = begun.setdefault(Beginning(where.batch, where.newest, None, where.offset), {})
-            floors[window.operator] = min(where.floor, floors.get(window.operator, where.floor))
+            if where is not None and where.floor is not None and window.operator not in done:
+                floors = begun.setdefault(replace(where, floor=None), {})
+                floors[window.operator] = min(where.floor, floors.get(window.operator, where.floor))
         found = []
         for where, floors in begun.items():
             plans = [plan for plan in program.every if plan.id in floors] if program else []
-            if where.newest is None or not plans:
-                continue
-            views = tuple(view.name for plan in plans for view in plan.views)
-            first = min(
-                floors[plan.id] - max(0 if view.is_running else view.windows.size for view in plan.views) + 1
-                for plan in plans
-            )
-            ids = tuple(plan.id for plan in plans)
-            found.append(_Missing(last.plan, ids, views, where.batch, where.newest, where.offset, first))
+            if where.newest is not None and plans:
+                views = [view.name for plan in plans for view in plan.views]
+                first = min(
+                    floors[plan.id] - max(0 if each.is_running else each.windows.size for each in plan.views)
+                    for plan in plans
+                )
+                ids = tuple(plan.id for plan in plans)
+                found.append(_Missing(last.plan, ids, views, where, where.newest, first + 1))
         return found
 
     def _make_whole(self, missing: _Missing) -> None:
         """Gives operators the tuples they lack, or says that they never get them; one commit does it for all of them."""
-        operators, views = missing.operators, list(missing.views)
+        operators, views, events = missing.operators, missing.views, self.context.events
         if self._stopping.is_set() or self._marks[operators[0]].exists():
             return
         began = time.perf_counter()
         store = self._store(operators[0])
-        events = self.context.events
         try:
             batches, reports = self._read_again(missing, store)
         except CannotReadAgainError as error:
-            reason = str(error)
-            commit(settled(self.context.layout, self._stream, operators, reason))
+            commit(settled(self.context.layout, self._stream, operators, str(error)))
             self._remove_files(store)
-            events.record("backfill_impossible", stream=self._stream, views=views, reason=reason)
+            events.record("backfill_impossible", stream=self._stream, views=views, reason=str(error))
             return
         finally:
             store.clean()
@@ -204,25 +197,25 @@ class BackfillLane(HistoryLane):
         Raises:
             CannotReadAgainError: the source has less than what was read before.
         """
-        if missing.offset is None:
+        batch, offset, newest = missing.where.batch, missing.where.offset, missing.newest
+        if offset is None:
             raise CannotReadAgainError("Spark's checkpoint does not record how far it had read the source")
         layout, source = self.context.layout, self._ingest.source
-        published = read_published(layout, self._stream)
-        before = [each for each in published.stretches if each.first < missing.batch]
-        reach = _reached(before, missing.newest)
+        before = [each for each in read_published(layout, self._stream).stretches if each.first < batch]
+        reach = _reached(before, newest)
 
-        def is_needed(batch: int) -> bool:
-            number = bisect(before, batch, key=lambda each: each.first) - 1
-            known = number >= 0 and batch <= before[number].last
-            return (reach[number] if known else missing.newest) >= missing.first
+        def is_needed(earlier: int) -> bool:
+            number = bisect(before, earlier, key=lambda each: each.first) - 1
+            known = number >= 0 and earlier <= before[number].last
+            return (reach[number] if known else newest) >= missing.first
 
-        past = Past(layout.spark(self._stream), missing.batch, missing.offset, is_needed)
-        span = missing.first, missing.newest
+        past = Past(layout.spark(self._stream), batch, offset, is_needed)
+        span = missing.first, newest
         program, derived = self._ingest.plans.for_operators(missing.version, missing.operators, span)
         session = self.jobs.session()
         broadcast = session.sparkContext.broadcast(pickle.dumps(program, protocol=5))
         bound = BoundBatch(
-            number=missing.batch,
+            number=batch,
             program=program,
             derived=derived,
             key=(uuid.uuid4().hex, missing.version),
@@ -237,7 +230,7 @@ class BackfillLane(HistoryLane):
         needed = [each for each in before if is_needed(each.first)]
         batches = sum(each.last - each.first + 1 for each in needed)
         self.context.events.record(
-            "backfill_started", stream=self._stream, views=list(missing.views), batches=batches
+            "backfill_started", stream=self._stream, views=missing.views, batches=batches
         )
         reports: list[TaskReport] = []
         try:
@@ -248,7 +241,7 @@ class BackfillLane(HistoryLane):
         finally:
             broadcast.destroy()
         # what lies on both sides of the beginning was read in part
-        _refuse_less(reports, [each for each in needed if each.last < missing.batch], before)
+        _refuse_less(reports, [each for each in needed if each.last < batch], before)
         return batches, reports
 
     def _store(self, operator: int) -> BatchFiles:

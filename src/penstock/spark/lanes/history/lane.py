@@ -10,7 +10,6 @@ from itertools import count
 
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
-from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sessions.priority import LOW_PRIORITY
 from penstock.spark.sessions.slots import task_slots
 
@@ -31,9 +30,6 @@ class HistoryLane(Lane):
         self.jobs = CellJobs(context.spark, name, niceness=LOW_PRIORITY, most_tasks=self.most_tasks)
         #: numbers of attempts: each leaves its files in a folder of its own
         self._attempts = count()
-
-    def recount(self, status: StatusFile) -> None:
-        """Nothing: it publishes nothing."""
 
     def _halt(self) -> None:
         self.jobs.cancel()
