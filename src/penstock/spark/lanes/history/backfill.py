@@ -90,8 +90,14 @@ class BackfillLane(HistoryLane):
         #: the first operators of those whose files a commit of this process may name
         self._committing: set[int] = set()
         self._looked_at = -1
+        self._making: Sequence[str] = ()
         self._keeper = keeper
         self._has_put_all = keeper.hold()
+
+    @property
+    def views(self) -> Sequence[str]:
+        """The views that it makes whole now."""
+        return self._making
 
     def _close(self) -> None:
         self._has_put_all.set()
@@ -114,11 +120,13 @@ class BackfillLane(HistoryLane):
         """Makes attempts until one goes well; that none does is told."""
         context, told = self.context, {"lane": self.name, "views": missing.views}
         retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: told)
+        self._making = missing.views
         try:
             retries.run(partial(self._make_whole, missing), self._stopping)
         except StreamFailedError as error:
             _log.info("%s", error)
             self._given_up.update(missing.operators)
+        self._making = ()
 
     def _missing(self) -> list[_Missing]:
         """What the newest plan version in the log lacks; one that has been looked at lacks nothing any more."""
@@ -254,6 +262,8 @@ class BackfillLane(HistoryLane):
         return store
 
     def _remove_files(self, store: BatchFiles) -> None:
+        # fails if another run has taken over, whose files these may be
+        store.layout.ledger.writer.commit()
         for kind in (*LOG_KINDS, "quarantine"):
             for left in folder_of(store.layout, self._stream, kind).glob(f"{store.stem}-*.parquet"):
                 left.unlink()

@@ -168,7 +168,6 @@ class Corrections(HistoryLane):
         """Goes by what the ledger has: the window lane begins, or begins again."""
         self._alone.clear()
         self._drop()
-        self._clean()
         found = self.documents.all(TO_CORRECT.kind)
         self._since = {int(cut): int(document["since"]) for cut, document in found.items()}
 
@@ -176,7 +175,6 @@ class Corrections(HistoryLane):
         """Breaks off what is being answered; the window lane's thread has ended, or calls it."""
         super().stop()
         self._drop()
-        self._clean()
 
     def leave(self) -> None:
         """Forget all windows: nobody will publish their answers."""
@@ -275,20 +273,17 @@ class Corrections(HistoryLane):
         self._since = since
         if is_published:
             self._drop()
-            self._clean()
         with self._changed:
             self._early += is_early
             self._changed.notify_all()
 
     def _drop(self) -> None:
-        """Forgets what was answered: it is published, or not wanted."""
+        """Forgets what was answered, with its files: it is published, or not wanted."""
         with self._changed:
             if self._answered is not None:
                 self._used.append(self._answered.scratch)
             self._answered = None
             self._changed.notify_all()
-
-    def _clean(self) -> None:
         while self._used:
             remove_folder(self._used.pop())
 

@@ -7,9 +7,11 @@ what the log has kept, the partials of tuples (`Corrections`), or the source, re
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
+from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sessions.priority import LOW_PRIORITY
 from penstock.spark.sessions.slots import task_slots
 
@@ -30,6 +32,13 @@ class HistoryLane(Lane):
         self.jobs = CellJobs(context.spark, name, niceness=LOW_PRIORITY, most_tasks=self.most_tasks)
         #: numbers of attempts: each leaves its files in a folder of its own
         self._attempts = count()
+
+    def recount(self, status: StatusFile) -> None:
+        """Nothing: it publishes nothing."""
+
+    def status(self) -> dict[str, Any]:
+        """Nothing: the lanes that publish its answers say what there is to say."""
+        return {}
 
     def _halt(self) -> None:
         self.jobs.cancel()
