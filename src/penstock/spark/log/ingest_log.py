@@ -266,7 +266,9 @@ class IngestLog:
             last = self._newest()
             return last is not None and not last.ended and self._follow(last, ended=True)
 
-    def put_whole(self, operators: Sequence[int], files: Mapping[str, Sequence[str]], newest: int) -> None:
+    def put_whole(
+        self, operators: Sequence[int], files: Mapping[str, Sequence[str]], newest: int | None
+    ) -> None:
         """Gives operators the partials of all batches before their first one, which is in the log: one commit, with their marks.
 
         Args:

@@ -54,8 +54,7 @@ class _Missing:
         version: a plan version that has them.
         operators: their ids.
         views: names of their views.
-        where: they begin; the floor is that of none.
-        newest: largest event time of the batches before, microseconds.
+        where: they begin, after batches with tuples; the floor is that of none.
         first: windows of theirs hold no tuples that are older, microseconds.
     """
 
@@ -63,7 +62,6 @@ class _Missing:
     operators: tuple[int, ...]
     views: list[str]
     where: Beginning
-    newest: int
     first: int
 
 
@@ -90,14 +88,8 @@ class BackfillLane(HistoryLane):
         #: the first operators of those whose files a commit of this process may name
         self._committing: set[int] = set()
         self._looked_at = -1
-        self._making: Sequence[str] = ()
         self._keeper = keeper
         self._has_put_all = keeper.hold()
-
-    @property
-    def views(self) -> Sequence[str]:
-        """The views that it makes whole now."""
-        return self._making
 
     def _close(self) -> None:
         self._has_put_all.set()
@@ -106,27 +98,22 @@ class BackfillLane(HistoryLane):
     def _attempt(self) -> None:
         self._looked_at = -1
         is_over = False
-        while not (is_over or self._stopping.is_set()):
-            seen = self.context.appended.count
+        while not (is_over or self._stopping.wait(_LOOK_SECONDS)):
             # what is in the log when no view begins any more is looked at once more
             is_over = self._keeper.has_begun_all.is_set() or not self._is_fed
             for missing in self._missing():
                 self._try(missing)
             self.retries.succeeded()
-            if not is_over:
-                self.context.appended.wait(seen, _LOOK_SECONDS)
 
     def _try(self, missing: _Missing) -> None:
         """Makes attempts until one goes well; that none does is told."""
         context, told = self.context, {"lane": self.name, "views": missing.views}
         retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: told)
-        self._making = missing.views
         try:
             retries.run(partial(self._make_whole, missing), self._stopping)
         except StreamFailedError as error:
             _log.info("%s", error)
             self._given_up.update(missing.operators)
-        self._making = ()
 
     def _missing(self) -> list[_Missing]:
         """What the newest plan version in the log lacks; one that has been looked at lacks nothing any more."""
@@ -156,7 +143,7 @@ class BackfillLane(HistoryLane):
                     for plan in plans
                 )
                 ids = tuple(plan.id for plan in plans)
-                found.append(_Missing(last.plan, ids, views, where, where.newest, first + 1))
+                found.append(_Missing(last.plan, ids, views, where, first + 1))
         return found
 
     def _make_whole(self, missing: _Missing) -> None:
@@ -165,11 +152,15 @@ class BackfillLane(HistoryLane):
         if self._stopping.is_set() or self._marks[operators[0]].exists():
             return
         began = time.perf_counter()
-        store = self._store(operators[0])
+        layout, stem = self.context.layout, f"backfill-{operators[0]:06d}"
+        store = BatchFiles(layout, self._stream, None, stem, *layout.staging(self.name, next(self._attempts)))
+        # what an attempt before has left goes, unless a commit that seemed to fail may name it
+        if operators[0] not in self._committing:
+            self._remove_files(store)
         try:
             batches, reports = self._read_again(missing, store)
         except CannotReadAgainError as error:
-            commit(settled(self.context.layout, self._stream, operators, str(error)))
+            commit(settled(layout, self._stream, operators, str(error)))
             self._remove_files(store)
             events.record("backfill_impossible", stream=self._stream, views=views, reason=str(error))
             return
@@ -185,7 +176,7 @@ class BackfillLane(HistoryLane):
             else:
                 store.discard([file])
         self._committing.add(operators[0])
-        self._ingest.log.put_whole(operators, names, missing.newest)
+        self._ingest.log.put_whole(operators, names, missing.where.newest)
         failpoint("backfill_logged", operators[0])
         events.record(
             "backfill_done",
@@ -205,7 +196,8 @@ class BackfillLane(HistoryLane):
         Raises:
             CannotReadAgainError: the source has less than what was read before.
         """
-        batch, offset, newest = missing.where.batch, missing.where.offset, missing.newest
+        batch, offset, newest = missing.where.batch, missing.where.offset, missing.where.newest
+        assert newest is not None, "earlier batches had tuples"
         if offset is None:
             raise CannotReadAgainError("Spark's checkpoint does not record how far it had read the source")
         layout, source = self.context.layout, self._ingest.source
@@ -251,15 +243,6 @@ class BackfillLane(HistoryLane):
         # what lies on both sides of the beginning was read in part
         _refuse_less(reports, [each for each in needed if each.last < batch], before)
         return batches, reports
-
-    def _store(self, operator: int) -> BatchFiles:
-        """What stores the files of an attempt; what one before has left is deleted."""
-        layout, scratch = self.context.layout, self.context.layout.staging(self.name, next(self._attempts))
-        store = BatchFiles(layout, self._stream, None, f"backfill-{operator:06d}", *scratch)
-        # a commit that seemed to fail may name them
-        if operator not in self._committing:
-            self._remove_files(store)
-        return store
 
     def _remove_files(self, store: BatchFiles) -> None:
         # fails if another run has taken over, whose files these may be
