@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from test_engine_windows import (
 
 from engine_cases import put_file
 from joined_inputs import multiset
+from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.history import backfill
 from penstock.spark.lanes.history.backfill import backfill_of
@@ -132,8 +134,6 @@ def assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert multiset(rounded(found)) == multiset(rounded(expected))
 
 
-# the thread that is killed says nothing more
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,10 +143,11 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     past = {"past": VIEWS["spread"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)}
     sums = {"sums": SUMS}
 
-    def run_with(views: dict[str, str], numbers: range) -> Run:
+    def run_with(views: dict[str, str], numbers: range, ends: Any = None) -> Run:
         write(data, numbers)
         run = engine_on(spark, data).add_views(views).start(out, trigger=Trigger.available_now())
-        run.await_termination()
+        with ends or nullcontext():
+            run.await_termination()
         run.stop()
         return run
 
@@ -158,7 +159,9 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
             raise SystemExit
 
     monkeypatch.setattr(backfill, "failpoint", killed)
-    run = run_with(dear | sums | past, range(6, 8))
+    # what ends the lane's thread alone is told
+    ends = pytest.raises(StreamFailedError, match="SystemExit")
+    run = run_with(dear | sums | past, range(6, 8), ends)
     monkeypatch.undo()
     assert events_of(out, "backfill_started")
     assert not events_of(out, "backfill_done")
