@@ -5,6 +5,7 @@ Two streams, each in one run with a view for each policy: the tuples of `GAME_2`
 by 15 minutes), from a cold start. COUNT and SUM within 5 % with 95 %. Told of each policy: the share of windows whose early answer was within the bound, the
 mean slack (from the end of a window to the event time that the stream had come to when it was answered) and by the clock how long after the
 end of its window an answer was published. In virtual time a batch comes every 100 ms, or every 5 minutes of the flights.
+No stream moves on with the clock while no tuple comes: a run that ends with its files has no such clock, so the windows of a night wait for the morning.
 
 What is satisfied, and the slack, are expected to be within a tenth of virtual time's. Where batches on Spark come less often than that, a window waits for the
 next one. So beside it stands virtual time with batches as far apart as they were on Spark, on average: what still differs there is not of the batches.
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from cold_starts import DAY, GAMMA, IDLE, LENGTH, STEP, Flights
+from cold_starts import DAY, GAMMA, LENGTH, STEP, Flights
 from cold_starts import WINDOWS as HOURLY
 from expectations import Expectations
 from latency import WARM_SECONDS, moment
@@ -90,13 +91,12 @@ def virtual(
     policy: str,
     step: int,
     gamma: int,
-    idle: int,
     counted: tuple[int, int],
 ) -> Told:
     """What a policy does in virtual time, in windows that end between two moments."""
     aggregates = (Aggregate("count", None, pa.int64()), Aggregate("sum", argument, pa.float64()))
     plan = WindowPlan("view", "time", windows, (), aggregates, BOUND, slack=SlackChoice(policy))
-    played, _ = play(arrivals, plan, policy_of(plan), step, gamma, idle=idle)
+    played, _ = play(arrivals, plan, policy_of(plan), step, gamma)
     share, _, _, count = played.satisfied(*counted)
     return Told(share, played.mean_slack(*counted), count)
 
@@ -140,7 +140,7 @@ def game(spark: SparkSession, seconds: float) -> dict[str, Sides]:
 
     def simulated(policy: str, seconds: float) -> Told:
         step = int(seconds * SECOND)
-        return virtual(drawn, windows, "value", policy, step, 5 * SECOND, 0, counted)
+        return virtual(drawn, windows, "value", policy, step, 5 * SECOND, counted)
 
     return {
         policy: Sides(own, simulated(policy, FILE_SECONDS), simulated(policy, batches))
@@ -157,7 +157,7 @@ def flights(spark: SparkSession, number: int) -> dict[str, Sides]:
         stored, output = Path(place) / "flights.parquet", Path(place) / "out"
         pq.write_table(stretch(every, number), stored)
         table = f"CREATE TABLE flights USING replay OPTIONS (path '{stored}', event_time 'sched_dep', arrival_time 'arrival', speed '{SPEED}')"
-        engine = Engine(spark, compact_every_batches=0, idle_seconds=IDLE / SECOND / SPEED).execute(table)
+        engine = Engine(spark, compact_every_batches=0).execute(table)
         engine.add_views({name(policy): f"SELECT {hint(policy)} {values}" for policy in POLICIES})
         run = engine.start(output, trigger=Trigger.available_now())
         run.await_termination()
@@ -167,7 +167,7 @@ def flights(spark: SparkSession, number: int) -> dict[str, Sides]:
         real = {policy: flown(output / "results" / name(policy), stored, counted) for policy in POLICIES}
 
     def simulated(policy: str, step: int) -> Told:
-        return virtual(arrivals, HOURLY, "distance", policy, step, GAMMA, IDLE, counted)
+        return virtual(arrivals, HOURLY, "distance", policy, step, GAMMA, counted)
 
     return {
         policy: Sides(own, simulated(policy, STEP), simulated(policy, int(batches * SECOND)))

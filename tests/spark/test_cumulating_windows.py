@@ -125,6 +125,14 @@ def test_what_is_not_answered_is_refused(
         engine.backtest("sums")
 
 
+def test_that_spark_alone_answers_otherwise_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
+    engine = engine_on(spark, write(tmp_path / "data", range(1), rows=10)).add_views(
+        {"sums": written("sums"), "plain": PLAIN}
+    )
+    (told,) = engine.warnings
+    assert told.startswith("sums: CUMULATE widens the windows of the text")
+
+
 def test_the_text_that_is_named_instead_of_count_windows_is_answered(
     spark: SparkSession, tmp_path: Path
 ) -> None:

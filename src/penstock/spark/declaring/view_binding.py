@@ -32,6 +32,7 @@ from penstock.spark.declaring.retaining import retain_views
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import (
+    cumulating_warning,
     state_warning,
 )
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
@@ -64,6 +65,12 @@ from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
+
+#: what the user has to know of a view, by the kind of its definition
+_WARNINGS: Mapping[type, Callable[[Query], str | None]] = {
+    WindowDefinition: cumulating_warning,
+    RunningDefinition: state_warning,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +167,11 @@ class ViewBinding:
             bound = binder.bind(queries)
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
-        running = (name for name in written if isinstance(staged.views[name].definition, RunningDefinition))
-        for name in running:
-            if (told := state_warning(flatten(staged.views[name].query, staged.queries))) is not None:
+        for name in written:
+            warning = _WARNINGS.get(type(staged.views[name].definition))
+            if warning is None:
+                continue
+            if (told := warning(flatten(staged.views[name].query, staged.queries))) is not None:
                 staged.warnings.setdefault(name, []).append(told)
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:

@@ -144,6 +144,20 @@ def state_warning(query: Query) -> str | None:
     return state_words(query) if is_one_row and not limited else None
 
 
+def cumulating_warning(query: Query) -> str | None:
+    """That the hint CUMULATE changes the answer of a window view beside Spark's; None: the view has no such hint.
+
+    Args:
+        query: the view's query, flattened.
+    """
+    if not isinstance(query, WindowQuery) or query.hints.cumulate is None:
+        return None
+    return (
+        "CUMULATE widens the windows of the text: each begins at the last multiple of the hint's length. Spark ignores the hint, "
+        "so spark.sql of the same text answers the windows as they are written."
+    )
+
+
 def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | None = None) -> str:
     """A window view in a line.
 
