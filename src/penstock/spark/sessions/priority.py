@@ -37,9 +37,10 @@ class ApartContext:
         self._context = context
         self._most_tasks = most_tasks
 
-    def parallelize(self, values: Sequence[Any], tasks: int) -> RDD[Any]:
+    def parallelize(self, c: Sequence[Any], numSlices: int | None = None) -> RDD[Any]:  # noqa: N803, Spark's names
         """Divides values among tasks, see `SparkContext.parallelize`."""
-        rdd = self._context.parallelize(values, min(tasks, self._most_tasks or tasks))
+        tasks = self._context.defaultParallelism if numSlices is None else numSlices
+        rdd = self._context.parallelize(c, min(tasks, self._most_tasks or tasks))
         rdd.ctx = cast(SparkContext, self)
         return rdd
 
