@@ -140,7 +140,7 @@ class _JoinSplitter(VersionSplitter):
         if not self.accept(TokenType.ON):
             if found.match is not None:
                 message = (
-                    f"An {found.word} needs ON with an equality, as in ON {before[0].alias}.key = {found.alias}.key: the newest row is "
+                    f"A{found.word.article} {found.word} needs ON with an equality, as in ON {before[0].alias}.key = {found.alias}.key: the newest row is "
                     "that of a key."
                 )
                 raise found.clause.error(UnsupportedError, message)
