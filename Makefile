@@ -21,8 +21,11 @@ WINDOWS ?= 24000
 # benchmarks one after the other: all of them run, and the target fails where one of them did
 benchmarks = @failed=0; for name in $(1); do $(BIN)/python benchmarks/$$name.py || failed=1; done; exit $$failed
 
+# what is compiled once is compiled for the next process too, also where the environment asks for no files of it
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
-.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop postgres postgres-server postgres-stop cluster cluster-stop docs lock clean
+.PHONY: help venv java demo demo-joins demo-deadlines demo-rules flights test test-all lint format bench-selection bench-disorder bench-groups bench-windows bench-shared-windows bench-joins bench-nexmark bench-joins-state bench-joins-latency bench-runs bench-join-kernels bench-plans bench-deadlines bench-deadlines-spark bench-deadlines-memory bench-network bench-startup bench-formats bench-declaring bench-text bench-functions bench-rules bench-sinks bench-floor bench-object-store bench-weeks soak storms checkpoint-sample kafka-jars jdbc-jars s3-jars format-jars axe screenshots kafka kafka-stop s3 s3-stop mariadb-server postgres postgres-server postgres-stop cluster cluster-stop docs lock flink clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -49,10 +52,10 @@ demo-deadlines: java $(INSTALLED) ## the same flights under twice the load that 
 demo-rules: java $(INSTALLED) ## 1,200 invented text rules from files over invented events, the same answers by DuckDB
 	$(BIN)/python examples/rules.py
 
-test: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run the tests in their short form, Kafka included
+test: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server mariadb-server ## run the tests in their short form, Kafka included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
-test-all: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
+test-all: java $(INSTALLED) kafka-jars jdbc-jars s3-jars postgres-server mariadb-server ## run every test in its long form: kill -9 at every place, hundreds of random queries, the cluster, ten minutes of growth
 	PENSTOCK_TESTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_OPTIONS)
 
 flights: $(INSTALLED) ## write the data of examples/ as Parquet to examples/data
@@ -91,7 +94,7 @@ bench-page: java $(INSTALLED) ## the page beside a run of 100,000 rules and 500 
 bench-joins: java $(INSTALLED) ## join views beside Spark's own joins of streams; balance under skew
 	$(call benchmarks,joins_spark joins_skew joins_views)
 
-bench-nexmark: java $(INSTALLED) ## the queries of Nexmark on Penstock beside Spark Structured Streaming, one run of each
+bench-nexmark: java $(INSTALLED) flink ## the queries of Nexmark on Penstock beside Spark Structured Streaming and PyFlink; all of them in one run
 	$(BIN)/python benchmarks/nexmark_spark.py
 
 bench-joins-state: java $(INSTALLED) ## bytes a join view keeps of a tuple beside Spark's, and memory and files over 10,000 cuts (CUTS)
@@ -155,7 +158,7 @@ checkpoint-sample: java $(INSTALLED) ## make the small checkpoint of the present
 soak: java $(INSTALLED) ## 100,000 small batches with restarts: does the last one cost what the first did (BATCHES, MINUTES)
 	$(BIN)/python benchmarks/soak.py --batches $(BATCHES) --minutes $(MINUTES)
 
-storms: java $(INSTALLED) kafka-jars postgres-server ## every sink against its server, rows by the million (ROWS): killed drivers and servers, a minute away, full disks, refused rows
+storms: java $(INSTALLED) kafka-jars jdbc-jars postgres-server ## every sink against its server, rows by the million (ROWS): killed drivers and servers, a minute away, full disks, refused rows
 	PENSTOCK_TESTS=all PENSTOCK_STORM_ROWS=$(ROWS) $(BIN)/python -m pytest -n 0 -s tests/chaos/test_sink_storms.py $(PYTEST_OPTIONS)
 
 # Tests that need the jars are skipped, saying so, where they cannot be fetched.
@@ -167,6 +170,9 @@ jdbc-jars: java
 
 s3-jars: java ## fetch Hadoop's file system of S3 (13 MB), so that Spark need not
 	@scripts/jars.sh s3 hadoop-aws $(CACHE) "Hadoop's file system of S3" || echo "Without these jars the tests of Spark on S3 are skipped."
+
+flink: java ## install PyFlink to an environment of its own and fetch its reader of Parquet, for a benchmark
+	@scripts/flink/fetch.sh $(CACHE) $(PYTHON) || echo "Without PyFlink its column of the benchmark is left out."
 
 format-jars: java ## fetch Spark's own readers of Avro and Protobuf, for a benchmark
 	@scripts/formats/fetch.sh $(CACHE) || echo "What cannot be fetched is not measured."
@@ -194,6 +200,9 @@ s3-stop: $(INSTALLED) ## stop that server
 
 postgres-server:
 	@scripts/postgres.sh || echo "Without PostgreSQL the tests of its sink are skipped."
+
+mariadb-server:
+	@scripts/mariadb.sh || echo "Without MariaDB the tests that need it are skipped."
 
 postgres: $(INSTALLED) ## start PostgreSQL on 127.0.0.1:5433 (POSTGRES_PORT); on a Debian-like system a missing one is installed
 	@scripts/postgres.sh

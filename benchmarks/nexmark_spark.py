@@ -1,13 +1,16 @@
-"""Nexmark: each query on Penstock beside Spark Structured Streaming, over the same files and the same cores.
+"""Nexmark: each query on Penstock, Spark Structured Streaming and PyFlink, over the same files and the same cores; all queries together.
 
-    python benchmarks/nexmark_spark.py [--events 500000] [--queries q0,q5] [--refreshed] [--json FILE]
+    python benchmarks/nexmark_spark.py [--events 1200000] [--queries q0,q5] [--sides penstock,flink] [--refreshed] [--docs] [--json FILE]
 
-Each query is a run of its own over stored events, to their end: seconds from the start to the last row published. Both sides run in one
-session, one after the other; a first query of each that is not counted warms it. Penstock answers by a lane where one can, else by one refresh at
-the end. With --refreshed the refresh is measured too where a lane answers. Spark gets the query's text over streams with a watermark, and writes Parquet files (append), or all changed rows to nowhere (update);
-where it refuses all of these, that is written. In append mode Spark never tells the windows that are open at the end.
+A query runs over stored events to their end: over the first sixth of the files twice, of which the first run is not counted, and over all of them. The
+difference says what further events cost: events a second, and processor seconds for a million of them. What starting costs is in neither. The sides
+take turns by query. Penstock answers by a lane where one can, else by one refresh at the end; with --refreshed the refresh is measured too where a
+lane answers. Spark gets the same text over streams with a watermark. PyFlink gets the query in its own SQL (`nexmark/flink`), in streaming mode.
 
-A query that fails on Penstock makes the exit code 1. How much faster a side is decides nothing.
+Then all queries are views of one run of Penstock, beside the sum of the runs with one view.
+
+The exit code is 1 where a query fails on Penstock, where PyFlink has other rows than Penstock, or where Penstock is not as far ahead as it should
+be: of both on every query, three times on those of `THREE_TIMES`. With --docs the table and the picture are written to `docs/explanation`.
 """
 
 from __future__ import annotations
@@ -18,39 +21,56 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
+from penstock import build_session
+from penstock_lab.generators.nexmark import STREAMS, Nexmark, write_nexmark
+from penstock_lab.generators.nexmark_views import nexmark_queries
 
-from penstock import Engine, Trigger, build_session
-from penstock.errors import PenstockError
-from penstock_lab.generators.nexmark import EVENT_TIME, STREAMS, Nexmark, nexmark_tables, write_nexmark
-from penstock_lab.generators.nexmark_views import WITHOUT_ANCHOR, declare_nexmark, nexmark_queries, refreshed
-from processes import processor_seconds
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from expectations import Expectations
+from nexmark_sides import Penstock, Run, Spark, flink_if_installed
+from nexmark_tell import tell, write_docs
 
 FOLDER = Path(__file__).parent / "nexmark"
-FILES, RATE, WATERMARK = 10, 2_000, "10 seconds"
+FILES, SHORT_FILES, RATE = 12, 2, 2_000
+#: events of a run whose figures count
+EVENTS = 1_200_000
+THREE_TIMES = ("q1", "q2", "q5", "q7", "q8", "q11", "q21", "q22")
+SIDES = ("penstock", "spark", "flink")
+SIDE_NAMES = {"penstock": "Penstock", "spark": "Spark", "flink": "PyFlink"}
 
 
 @dataclass(frozen=True)
-class Side:
-    """One query on one side.
+class Measured:
+    """A query on one side over a part of the events, and over all of them.
 
     Attributes:
-        way: how it was answered; why it was not, where `seconds` is None.
-        seconds: from the start to the end.
-        processor: seconds of all processes.
+        short: the run over a part; None where the query was refused.
+        long: over all.
+        events: by which the two differ.
     """
 
-    way: str
-    seconds: float | None = None
-    processor: float | None = None
+    short: Run | None
+    long: Run
+    events: int
+
+    @property
+    def rate(self) -> float | None:
+        """Events a second; None where the query was not answered, or the longer run was no slower."""
+        return self._further(lambda run: run.seconds, lambda seconds: self.events / seconds)
+
+    @property
+    def processor(self) -> float | None:
+        """Processor seconds for a million events."""
+        return self._further(lambda run: run.processor, lambda seconds: seconds / self.events * 1e6)
+
+    def _further(self, of: Callable[[Run], float | None], made: Callable[[float], float]) -> float | None:
+        short, long = of(self.short) if self.short else None, of(self.long)
+        return None if short is None or long is None or long <= short else made(long - short)
 
 
 def main() -> int:
@@ -58,108 +78,120 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--events", type=int, default=500_000)
+    parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--queries", default="")
+    parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--refreshed", action="store_true")
+    parser.add_argument("--docs", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     queries = nexmark_queries(FOLDER)
     wanted = {name: queries[name] for name in given.queries.split(",")} if given.queries else queries
     root = Path(tempfile.mkdtemp(prefix="penstock-nexmark-"))
+    flink = flink_if_installed(root) if "flink" in given.sides else None
+    if "flink" in given.sides and flink is None:
+        print("PyFlink is not measured: it could not be installed to .cache/flink (make flink).", flush=True)
     spark = build_session(None, {}, "nexmark")
     try:
-        write_nexmark(root / "in", Nexmark(given.events, rate=RATE), FILES)
-        penstock_side(spark, root, "warm", queries["q12"])
-        spark_side(spark, root, "warm", queries["q12"])
-        measured = {}
-        for name, query in wanted.items():
-            measured[name] = penstock_side(spark, root, name, query), spark_side(spark, root, name, query)
-            print(name, *measured[name], flush=True)
-            if given.refreshed and measured[name][0].way == "lane":
-                other = f"{name} refreshed"
-                measured[other] = penstock_side(spark, root, other, refreshed(query)), measured[name][1]
-                print(other, measured[other][0], flush=True)
-        tell(measured, given.events)
+        write_nexmark(root / "long", Nexmark(given.events, rate=RATE), FILES)
+        shorten(root / "long", root / "short")
+        others = flink.processor if flink else lambda: 0.0
+        penstock, plain = Penstock(spark, root, others), Spark(spark, root, others)
+        flink_queries = nexmark_queries(FOLDER / "flink")
+        sides: dict[str, Callable[[str, Path], Run]] = {}
+        sides["penstock"] = lambda name, source: penstock.run(name, {name: queries[name]}, source)
+        if "spark" in given.sides:
+            sides["spark"] = lambda name, source: plain.run(name, queries[name], source)
+        if flink is not None:
+            sides["flink"] = lambda name, source: flink.run(name, flink_queries[name], source)
+        for side in sides.values():
+            side("q12", root / "short")
+        measured: dict[str, dict[str, Measured]] = {}
+        for name in wanted:
+            measured[name] = {side: measure(name, run, root, given.events) for side, run in sides.items()}
+            say(name, measured[name])
+            if given.refreshed and measured[name]["penstock"].long.way == "lane":
+                again = measure(
+                    name,
+                    lambda name, source: penstock.run(name, {name: queries[name]}, source, refresh=True),
+                    root,
+                    given.events,
+                )
+                measured[f"{name} refreshed"] = {**measured[name], "penstock": again}
+                say(f"{name} refreshed", measured[f"{name} refreshed"])
+        together = measure("all", lambda name, source: penstock.run(name, wanted, source), root, given.events)
+        say("together", {"penstock": together})
+        tell(measured, together, given.events)
+        if given.docs:
+            write_docs(measured, together, given.events)
         if given.json:
-            given.json.write_text(
-                json.dumps({name: [asdict(s) for s in m] for name, m in measured.items()}, indent=1)
-            )
-        return int(any(ours.seconds is None for ours, _ in measured.values()))
+            found = {
+                name: {side: asdict(m) for side, m in each.items()}
+                for name, each in [*measured.items(), ("together", {"penstock": together})]
+            }
+            given.json.write_text(json.dumps(found, indent=1))
+        return judge(measured, together, judged=given.events >= EVENTS)
     finally:
         spark.stop()
+        if flink is not None:
+            flink.stop()
         shutil.rmtree(root, ignore_errors=True)
 
 
-def penstock_side(spark: SparkSession, root: Path, name: str, query: str) -> Side:
-    """A query on Penstock."""
-    engine = Engine(spark)
-    try:
-        engine.execute(nexmark_tables(root / "in"))
-        view = name.replace(" ", "_")
-        is_refreshed = bool(declare_nexmark(engine, {view: query})) or name != view
-        way = "refresh" if is_refreshed else "lane"
-    except PenstockError as error:
-        return Side(str(error).partition("\n")[0][:100])
-
-    def run() -> None:
-        with engine.start(root / f"ours-{view}", trigger=Trigger.available_now(ended=True)) as started:
-            started.await_termination()
-
-    try:
-        return timed(way, run)
-    except PenstockError as error:
-        return Side(str(error).partition("\n")[0][:100])
+def shorten(long: Path, short: Path) -> None:
+    """Links the first files of each stream into another folder."""
+    for stream in (*STREAMS, "side_input"):
+        (short / stream).mkdir(parents=True)
+        for path in sorted((long / stream).iterdir())[:SHORT_FILES]:
+            os.link(path, short / stream / path.name)
 
 
-def spark_side(spark: SparkSession, root: Path, name: str, query: str) -> Side:
-    """A query on Spark Structured Streaming, in the first mode that it takes."""
-    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    for stream in STREAMS:
-        path = str(root / "in" / stream)
-        frame = session.readStream.schema(session.read.parquet(path).schema).parquet(path)
-        frame.withWatermark(EVENT_TIME, WATERMARK).createOrReplaceTempView(stream)
-    session.read.parquet(str(root / "in" / "side_input")).createOrReplaceTempView("side_input")
-    reason = ""
-    for mode in ("append", "update"):
-        place = root / f"spark-{name}-{mode}"
-        try:
-            writer = session.sql(query).writeStream.outputMode(mode).trigger(availableNow=True)
-            writer = writer.option("checkpointLocation", str(place / "checkpoint"))
-            if mode == "append":
-                writer = writer.format("parquet").option("path", str(place / "out"))
+def measure(name: str, run: Callable[[str, Path], Run], root: Path, events: int) -> Measured:
+    """Runs a query over a part of the events, twice, and over all of them."""
+    warm = run(name, root / "short")
+    if warm.seconds is None:
+        return Measured(None, warm, 0)
+    short = run(name, root / "short")
+    return Measured(short, run(name, root / "long"), events - events * SHORT_FILES // FILES)
+
+
+def say(name: str, measured: dict[str, Measured]) -> None:
+    """Prints the runs of a query as soon as they are there."""
+    for side, each in measured.items():
+        runs = [run for run in (each.short, each.long) if run]
+        times = ", ".join(f"{run.seconds:.2f} s ({run.processor:.2f})" for run in runs if run.seconds)
+        print(f"{name} {SIDE_NAMES[side]} {each.long.way}: {times}, {each.long.rows} rows", flush=True)
+
+
+def judge(measured: dict[str, dict[str, Measured]], together: Measured, *, judged: bool) -> int:
+    """Compares what was measured with what is expected; the exit code."""
+    expected = Expectations(judged)
+    for name, sides in measured.items():
+        ours = sides["penstock"]
+        expected.hold(f"{name} is answered", ours.long.seconds is not None, ours.long.way, always=True)
+        if " " in name:
+            continue
+        for side, theirs in sides.items():
+            if side == "penstock" or theirs.long.seconds is None:
+                continue
+            least = 3 if name in THREE_TIMES else 1
+            what = f"{name}: events/s of Penstock over {SIDE_NAMES[side]}'s"
+            if ours.rate is None or theirs.rate is None:
+                expected.hold(
+                    what, False, "no figure: the longer run was no slower, or Penstock has no answer"
+                )
             else:
-                writer = writer.format("noop")
-            return timed(mode, lambda writer=writer: writer.start().awaitTermination())
-        except PySparkException as error:
-            reason = str(error).partition("\n")[0][:100]
-    return Side(reason)
-
-
-def timed(way: str, run: Callable[[], object]) -> Side:
-    """Runs a query to its end."""
-    began, used = time.perf_counter(), processor_seconds(os.getpid())
-    run()
-    return Side(way, time.perf_counter() - began, processor_seconds(os.getpid()) - used)
-
-
-def tell(measured: dict[str, tuple[Side, Side]], events: int) -> None:
-    """Prints the table."""
-    table = Table(title=f"Nexmark, {events:,} events of all streams, {os.cpu_count()} cores")
-    for column in ("query", "Penstock by", "events/s", "core s", "Spark by", "events/s", "core s", "times"):
-        table.add_column(column, justify="left" if column.endswith("by") or column == "query" else "right")
-    for name, (ours, theirs) in measured.items():
-        times = f"{theirs.seconds / ours.seconds:.1f}" if ours.seconds and theirs.seconds else "-"
-        marked = f"{name}*" if name in WITHOUT_ANCHOR else name
-        table.add_row(marked, *cells(ours, events), *cells(theirs, events), times)
-    Console(width=140).print(table)
-    print("* " + "; ".join(f"{name}: {why}" for name, why in WITHOUT_ANCHOR.items()))
-
-
-def cells(side: Side, events: int) -> tuple[str, str, str]:
-    """A side's part of a line."""
-    if side.seconds is None or side.processor is None:
-        return ("not answered", "-", "-")
-    return (side.way, f"{events / side.seconds:,.0f}", f"{side.processor:.1f}")
+                expected.at_least(what, ours.rate / theirs.rate, least)
+        if "flink" in sides and sides["flink"].long.rows is not None:
+            rows = ours.long.rows, sides["flink"].long.rows
+            expected.hold(
+                f"{name}: rows of PyFlink are Penstock's", rows[0] == rows[1], f"{rows}", always=True
+            )
+    alone = [sides["penstock"].processor for name, sides in measured.items() if " " not in name]
+    if together.processor is not None and None not in alone:
+        figure = together.processor / sum(each for each in alone if each is not None)
+        expected.at_most(f"processor seconds of {len(alone)} views together, of their sum alone", figure, 1)
+    return expected.exit_code
 
 
 if __name__ == "__main__":

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
     from penstock_lab.servers.cluster import StandaloneCluster
     from penstock_lab.servers.kafka import KafkaBroker
+    from penstock_lab.servers.mariadb import MariaDBServer
     from penstock_lab.servers.postgres import PostgresServer
     from penstock_lab.servers.s3 import S3Server
 
 CACHE = Path(__file__).parents[1] / ".cache"
 CONNECTOR_JARS = sorted((CACHE / "kafka-connector").glob("*.jar"))
-JDBC_JARS = sorted((CACHE / "jdbc").glob("*.jar"))
+JDBC_JARS = sorted(Path(os.environ.get("PENSTOCK_JDBC_JARS") or CACHE / "jdbc").glob("*.jar"))
 S3_JARS = sorted(Path(os.environ.get("PENSTOCK_JARS") or CACHE / "hadoop-aws").glob("*.jar"))
 
 # the same examples each time, however slow the machine; `make test-all` draws others
@@ -74,17 +75,21 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
     from pyspark.sql import SparkSession
 
     from local_files import set_permissions_in_the_jvm
-    from penstock.spark.sessions.build import STREAMING
+    from penstock.spark.sessions.build import STREAMING, check_java
+    from penstock.spark.sessions.jvm import java_options
 
+    # a third of what the JVM does until the first runs have ended is to load classes
+    archived = java_options(check_java(), "run")
     folder = tmp_path_factory.mktemp("spark")
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", _JAVA)
+        .config("spark.driver.extraJavaOptions", f"{_JAVA} {archived}".strip())
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.daemon.module", "penstock.spark.sessions.daemon")
         .config("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
@@ -162,6 +167,27 @@ def postgres() -> Iterator[PostgresServer]:
         Path(data).chmod(0o711)
         try:
             server = PostgresServer(Path(data)).start()
+        except ConnectionFailedError as error:
+            pytest.skip(str(error))
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    """A MariaDB server that all tests share: give tables names of their own, leave it running."""
+    from penstock.errors import ConnectionFailedError
+    from penstock_lab.servers.mariadb import MariaDBServer
+
+    if not any(jar.name.startswith("mariadb-java-client-") for jar in JDBC_JARS):
+        pytest.skip("MariaDB's JDBC driver is not there: `make jdbc-jars` fetches it")
+    # as that of PostgreSQL
+    with tempfile.TemporaryDirectory(prefix="penstock-mariadb-", dir=memory_folder()) as data:
+        Path(data).chmod(0o711)
+        try:
+            server = MariaDBServer(Path(data)).start()
         except ConnectionFailedError as error:
             pytest.skip(str(error))
         try:

@@ -98,6 +98,36 @@ def _table(schema: pa.Schema, rows: int, chance: random.Random) -> pa.Table:
 _BOUND = "w.seen BETWEEN f.dep - INTERVAL 20 MINUTES AND f.dep"
 _THREE = f"flights f JOIN weather w ON f.origin = w.origin AND {_BOUND} JOIN bookings b ON b.at >= w.seen"
 
+#: several LEFT JOINs with static tables, beside another outer join or not
+LOOKUPS = (
+    "SELECT f.k, f.dest, a.city, b.code, b.x AS bx FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b ON f.k = b.k",
+    "SELECT f.k, a.city, b.city AS other, c.k AS ck FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b "
+    "ON a.k = b.k AND a.x <= b.x LEFT JOIN airports c ON b.code = c.code AND f.x > 0 AND c.x > 0 AND f.k <> c.k WHERE coalesce(b.x, 1) > 0",
+    "SELECT f.k, a.city, b.city AS other FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b ON a.k = b.k "
+    "WHERE b.city IS NULL OR a.x > f.x",
+    "SELECT f.k, a.city, b.city AS other FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b ON f.k = b.k "
+    "WHERE a.x > 0",
+    "SELECT f.k, a.city, b.city AS other FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b ON f.k = b.k "
+    "WHERE b.x > 0 AND f.k < 3",
+    "SELECT f.k, a.city, b.city AS other FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN airports b ON a.k = b.k "
+    "WHERE b.x > 0",
+    f"SELECT f.k, w.x AS wx, a.city, b.x AS bx FROM flights f JOIN weather w ON f.origin = w.origin AND {_BOUND} LEFT JOIN airports a "
+    "ON f.dest = a.code AND w.k = a.k LEFT JOIN airports b ON w.x = b.x AND f.said = b.k AND w.k > 1",
+    f"SELECT f.k, w.x AS wx, a.city, b.x AS bx FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT JOIN weather w ON f.k = w.k AND "
+    f"{_BOUND} LEFT JOIN airports b ON w.k = b.k AND w.x > 0 AND upper(w.origin) = b.city WHERE w.x IS NULL OR b.x IS NULL OR a.k = 1",
+    f"SELECT f.k, w.x AS wx, a.city FROM flights f LEFT JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN airports a ON w.k = a.k WHERE w.x > 0",
+    "SELECT f.k, b.x AS bx, a.city FROM flights f LEFT JOIN airports a ON f.dest = a.code JOIN bookings b ON f.k = b.k AND b.at BETWEEN "
+    "f.dep AND f.dep + INTERVAL 40 MINUTES AND coalesce(a.x, b.x) > 0 LEFT JOIN airports c ON b.k = c.k",
+    f"SELECT f.k, w.k AS wk, a.city, b.city AS other FROM flights f FULL JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN airports a "
+    "ON f.dest = a.code LEFT JOIN airports b ON w.k = b.k AND f.x > 0",
+    f"SELECT f.k, w.k AS wk, a.city FROM flights f FULL JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN airports a ON f.dest = a.code "
+    "WHERE f.x > 0 AND a.x > 0",
+    f"SELECT f.k, w.x, a.city FROM weather w RIGHT JOIN flights f ON f.k = w.k AND {_BOUND} LEFT JOIN airports a ON w.k = a.k",
+    f"SELECT f.k, a.city FROM flights f LEFT JOIN airports a ON f.dest = a.code LEFT ANTI JOIN weather w ON f.k = w.k AND {_BOUND}",
+    f"SELECT k, dest, city, code FROM flights f SEMI JOIN weather w ON f.k = w.k AND {_BOUND} LEFT JOIN airports a USING (k) WHERE a.x IS NULL",
+    f"SELECT f.k, a.city FROM flights f LEFT JOIN airports a ON f.dest = a.code WHERE EXISTS (SELECT 1 FROM weather w WHERE f.k = w.k AND {_BOUND})",
+    "SELECT l.k1, a.city, b.x AS bx FROM later l LEFT JOIN airports a ON l.loud = a.code LEFT JOIN airports b ON l.k1 = b.k + 1",
+)
 QUERIES = [
     f"SELECT f.dest, w.x FROM flights f JOIN weather w ON f.origin = w.origin AND {_BOUND} WHERE w.x > 0.5",
     f"SELECT f.k, w.k AS wk FROM flights f INNER JOIN weather w ON f.k = w.k AND {_BOUND} AND f.x <> w.x",
@@ -173,6 +203,7 @@ QUERIES = [
     "SELECT *, wx + x AS sum, `wx` AS k2 FROM nearer WHERE wx IS NOT NULL AND x <= 2.5",
     "SELECT wx, o FROM perhaps WHERE wx IS NULL AND o = 'JFK'",
     "SELECT k FROM perhaps WHERE wx > 0 AND k > 1",
+    *LOOKUPS,
     "SELECT -- a remark\n f.k, /* of */ w.x -- two\n FROM flights f -- three\n JOIN weather w -- four\n ON f.k = w.k -- five\n"
     f" AND {_BOUND} -- six\n WHERE w.x > 0 -- seven\n OR f.x > w.x -- eight",
 ]

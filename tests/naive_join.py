@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.plan.joins import JoinPlan, Operator, OptionalJoin
+from penstock.plan.joins import Comparison, JoinPlan, Lookup, Operator, OptionalJoin
 
 Row = dict[str, Any]
 _MICROSECOND = timedelta(microseconds=1)
@@ -67,7 +67,11 @@ def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
         elif plan.kind is OptionalJoin.FULL:
             met = {row["_row1"] for row in matched}
             filled += [{**each, "_row1": place} for place, each in enumerate(tuples[1]) if place not in met]
-        found = _frame(spark, plan, [*matched, *filled], plan.filters)
+        joined = [*matched, *filled]
+        for number, lookup in enumerate(plan.lookups, len(plan.inputs)):
+            own = _tuples(spark, plan, number)
+            joined = [met for row in joined for met in _looked_up(lookup, row, own)]
+        found = _frame(spark, plan, joined, plan.filters)
     outputs = [
         f"{output.text if output.column is None else f'`{output.column}`'}\n AS `{output.name}`"
         for output in plan.outputs
@@ -76,7 +80,7 @@ def answer(spark: SparkSession, plan: JoinPlan) -> pa.Table:
 
 
 def _tuples(spark: SparkSession, plan: JoinPlan, number: int) -> list[Row]:
-    source = plan.inputs[number]
+    source = plan.relations[number]
     columns = ", ".join(f"{column.text}\n AS `{column.name}`" for column in source.columns)
     table = spark.sql(
         f"SELECT {columns or '1 AS _'} FROM {source.relation} WHERE {source.condition or 'TRUE'}"
@@ -101,12 +105,30 @@ def _matches(plan: JoinPlan, row: Row, number: int) -> bool:
             apart = (right.replace(tzinfo=None) - left.replace(tzinfo=None)) // _MICROSECOND
             if not bound.lower <= apart <= bound.upper:
                 return False
-    for each in plan.comparisons:
-        if each.left in row and each.right in row:
-            left, right = _comparable(row[each.left]), _comparable(row[each.right])
-            if left is None or right is None or not _JUDGES[each.operator](left, right):
-                return False
-    return True
+    return all(_is_met(each, row) for each in plan.comparisons if each.left in row and each.right in row)
+
+
+def _is_met(comparison: Comparison, row: Row) -> bool:
+    left, right = _comparable(row[comparison.left]), _comparable(row[comparison.right])
+    return left is not None and right is not None and bool(_JUDGES[comparison.operator](left, right))
+
+
+def _looked_up(lookup: Lookup, row: Row, table: Sequence[Row]) -> list[Row]:
+    """A row with each of its partners, or alone."""
+    found = []
+    for each in table:
+        both = {**dict.fromkeys(lookup.columns), **row, **each}
+        equal = [
+            (_comparable(both[left or ""]), _comparable(both[right or ""]))
+            for left, right in (key.columns for key in lookup.keys)
+        ]
+        if (
+            all(left is not None and left == right for left, right in equal)
+            and all(_is_met(one, both) for one in lookup.comparisons)
+            and all(both[name] for name in lookup.required)
+        ):
+            found.append(both)
+    return found or [row]
 
 
 def _comparable(value: Any) -> Any:
@@ -118,7 +140,7 @@ def _comparable(value: Any) -> Any:
 
 def _frame(spark: SparkSession, plan: JoinPlan, rows: Sequence[Row], conditions: Sequence[str]) -> DataFrame:
     schema = pa.schema(
-        [(column.name, column.type) for each in plan.inputs for column in each.columns]
+        [(column.name, column.type) for each in plan.relations for column in each.columns]
         + [(f"_row{number}", pa.int64()) for number in range(len(plan.inputs))]
     )
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]

@@ -44,8 +44,14 @@ RAISING, TRIED = re.compile(r"6 / (\w\.n)"), r"try_divide(6, \1)"
 FILTERS = ("r.k IS NULL", "coalesce(r.n, 7) > 2", "r.x IS NULL OR r.x > l.x", "r.name <=> l.name")
 
 
+#: on tables that rows are looked up in
+LOOKED_UP = ("{0}.k IS NULL", "coalesce({0}.n, 7) > 2", "{0}.x IS NULL OR {0}.x > l.x")
+#: likewise, which no row without a partner satisfies
+FOUND = ("{0}.x > 1", "{0}.name IS NOT NULL")
+
+
 def random_outer_join(rng: np.random.Generator, shape: str, word: str = "LEFT JOIN") -> str:
-    """A join of one of `SHAPES`, of which "a stream" and "a table" may be RIGHT, and "a stream" FULL."""
+    """A join of one of `SHAPES`, of which "a stream" and "a table" may be RIGHT, and "a stream" FULL; LEFT JOINs with up to two tables more."""
     table, is_existence = SHAPES[shape][1], word in ("SEMI JOIN", "ANTI JOIN")
     conditions = rng.choice(EQUALITIES, int(rng.integers(0, 3)), replace=False).tolist()
     if table == "weather":
@@ -65,15 +71,45 @@ def random_outer_join(rng: np.random.Generator, shape: str, word: str = "LEFT JO
     where += [rng.choice(FILTERS)] if rng.random() < 0.3 and not is_existence else []
     outputs = OUTPUTS + (", coalesce(r.name, 'none') AS rname" if rng.random() < 0.3 else "")
     outputs = "l.*" if is_existence else outputs
+    names = "l" if is_existence else "lr"
     before = "flights l"
     if other := SHAPES[shape][0]:
         equal = rng.choice(EQUALITIES).format("l", "m")
         bound = " AND m.ts BETWEEN l.ts AND l.ts + INTERVAL 3 SECONDS" if other == "delays" else ""
         before += f" JOIN {other} m ON {equal}{bound}"
         outputs += ", m.n AS mn"
+        names += "m"
         on += f" AND {rng.choice(FURTHER)}" if rng.random() < 0.7 else ""
         where += ["m.n + l.n > 2"] if rng.random() < 0.3 else []
-    text = f"SELECT {outputs} FROM {before} {word} {table} r ON {on}"
+    lookups = ""
+    for alias in "tu"[: int(rng.choice((0, 1, 2)))]:
+        lookups += (
+            f" LEFT JOIN {rng.choice(('airports', 'carriers'))} {alias} ON {_looked_up(rng, names, alias)}"
+        )
+        outputs += f", {alias}.n AS {alias}n, {alias}.name AS {alias}name"
+        if rng.random() < 0.3:
+            where.append(str(rng.choice(LOOKED_UP)).format(alias))
+        elif rng.random() < 0.2 and shape != "a stream":
+            where.append(str(rng.choice(FOUND)).format(alias))
+        names += alias
+    text = f"SELECT {outputs} FROM {before} {word} {table} r ON {on}{lookups}"
     if word == "RIGHT JOIN":
-        text = f"SELECT {outputs} FROM {table} r {word} {before} ON {on}"
+        text = f"SELECT {outputs} FROM {table} r {word} {before} ON {on}{lookups}"
     return text + (f" WHERE {' AND '.join(f'({each})' for each in where)}" if where else "")
+
+
+def _looked_up(rng: np.random.Generator, names: str, alias: str) -> str:
+    """By what a table is joined with one or two of the inputs before it."""
+
+    def other() -> str:
+        return str(rng.choice(list(names)))
+
+    conditions = [
+        str(rng.choice(EQUALITIES)).format(other(), alias) for _ in range(int(rng.choice((1, 1, 2))))
+    ]
+    if rng.random() < 0.3:
+        conditions.append(str(rng.choice(COMPARISONS)).format(other(), alias))
+    conditions += [
+        f"({str(rng.choice(RESTRICTIONS)).format(each)})" for each in (alias, other()) if rng.random() < 0.3
+    ]
+    return " AND ".join(conditions)

@@ -141,7 +141,9 @@ def no_spark() -> Any:
         sparkContext=SimpleNamespace(
             defaultParallelism=1,
             _jsc=SimpleNamespace(sc=lambda: slots),
-            broadcast=lambda value: SimpleNamespace(value=value, unpersist=lambda: None),
+            broadcast=lambda value: SimpleNamespace(
+                value=value, unpersist=lambda: None, destroy=lambda: None
+            ),
             cancelJobGroup=lambda _: None,
         )
     )

@@ -24,6 +24,7 @@ _NUMBERS, _TEXTS = dict.fromkeys(["amount", "price"], "DOUBLE"), dict.fromkeys([
 _JSON = {"id": "BIGINT", **_NUMBERS, **_TEXTS, "seen": "TIMESTAMPTZ"}
 #: rows with such an id are refused by the server of alerts, and with them their request
 UNWELCOME = 100_003
+_CONSTRAINT = "no_such_id"
 
 
 class Counterpart:
@@ -32,10 +33,12 @@ class Counterpart:
     Attributes:
         windows: what is asked of a window view: `upsert`, `changes` or nothing.
         repeated: how many repeated deliveries `rows` has met.
+        refusal: what is part of what it says where `refuse` was called; empty: it cannot refuse.
     """
 
     windows = "upsert"
     repeated = 0
+    refusal = ""
 
     def declared(self, view: str) -> str:
         """What follows `CREATE TABLE name` of a table for a view."""
@@ -48,6 +51,14 @@ class Counterpart:
     def environment(self) -> Mapping[str, str]:
         """Variables by which a run finds it."""
         return {}
+
+    def refuse(self, view: str, begin: int) -> None:
+        """Take no row of a view any more whose id is that or higher."""
+        raise NotImplementedError
+
+    def accept(self, view: str) -> None:
+        """Take all rows of a view again."""
+        raise NotImplementedError
 
     def kill(self) -> None:
         """End the server as a crash would."""
@@ -74,18 +85,27 @@ class _Server(Counterpart):
 class Delta(Counterpart):
     """Tables in a local folder."""
 
+    refusal = _CONSTRAINT
+
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def declared(self, view: str) -> str:
         return f"USING delta OPTIONS (path '{self.folder}/{view}', every '1 second')"
 
+    def refuse(self, view: str, begin: int) -> None:
+        self._table(view).alter.add_constraint({_CONSTRAINT: f"id < {begin}"})
+
+    def accept(self, view: str) -> None:
+        self._table(view).alter.drop_constraint(_CONSTRAINT)
+
     def rows(self, view: str) -> pa.Table:
+        return self._table(view).to_pyarrow_table()
+
+    def _table(self, view: str) -> Any:
         import deltalake
 
-        return deltalake.DeltaTable(
-            f"{self.folder}/{view}", storage_options=dict(self.environment())
-        ).to_pyarrow_table()
+        return deltalake.DeltaTable(f"{self.folder}/{view}", storage_options=dict(self.environment()))
 
 
 class Iceberg(Counterpart):
@@ -172,6 +192,7 @@ class IcebergInBucket(_InBucket, Iceberg):
 class Postgres(_Server):
     """Tables of PostgreSQL; its password stands in the environment."""
 
+    refusal = _CONSTRAINT
     _server: PostgresServer
 
     def __init__(self, server: PostgresServer, prefix: str) -> None:
@@ -186,8 +207,13 @@ class Postgres(_Server):
         known = f"url '{self._server.url}', user '{self._server.user}', password '{password}'"
         return f"USING postgres OPTIONS ({known}, dbtable '{self._prefix}_{view}')"
 
-    def alter(self, change: str, view: str) -> None:
-        """Change the table of a view."""
+    def refuse(self, view: str, begin: int) -> None:
+        self._alter(view, f"ADD CONSTRAINT {_CONSTRAINT} CHECK (id < {begin}) NOT VALID")
+
+    def accept(self, view: str) -> None:
+        self._alter(view, f"DROP CONSTRAINT {_CONSTRAINT}")
+
+    def _alter(self, view: str, change: str) -> None:
         with self._connected() as connection:
             connection.execute(f"ALTER TABLE {self._prefix}_{view} {change}")
 
@@ -202,6 +228,15 @@ class Postgres(_Server):
         import psycopg
 
         return psycopg.connect(self._server.url, user=self._server.user, password=self._server.password)
+
+
+class Jdbc(Postgres):
+    """Tables of PostgreSQL by its JDBC driver."""
+
+    def declared(self, view: str) -> str:
+        url = f"jdbc:{self._server.url}?reWriteBatchedInserts=true"
+        known = f"url '{url}', user '{self._server.user}', password '${{env:PENSTOCK_TEST_PASSWORD}}'"
+        return f"USING jdbc OPTIONS ({known}, dbtable '{self._prefix}_{view}')"
 
 
 class Kafka(_Server):

@@ -20,7 +20,8 @@ from penstock.spark.storage.layout import Layout
 from sink_cases import SELECTION
 
 _TESTS = Path(__file__).parent
-_CONNECTOR = sorted((_TESTS.parent / ".cache" / "kafka-connector").glob("*.jar"))
+_CACHE = _TESTS.parent / ".cache"
+_JARS = sorted([*(_CACHE / "kafka-connector").glob("*.jar"), *(_CACHE / "jdbc").glob("*.jar")])
 _WHOLE = "SELECT * FROM orders WHERE id >= 0"
 _WINDOWS = "SELECT name, window(seen, '10 minutes') AS w, count(*) AS n FROM orders GROUP BY name, w"
 
@@ -44,7 +45,7 @@ class Driver:
     def command(self, script: Path, orders: Path, output: Path, *options: str) -> list[str]:  # noqa: ARG002
         """What runs the script."""
         program = [sys.executable, "-c", "from penstock.cli.main import main; main()", "run"]
-        jars = f"spark.jars={','.join(map(str, _CONNECTOR))}"
+        jars = f"spark.jars={','.join(map(str, _JARS))}"
         return [*program, str(script), "--output", str(output), "--conf", jars, *options]
 
     def status(self, output: Path) -> Mapping[str, Any]:

@@ -56,7 +56,7 @@ class Storm:
         self._whole = self.driver.views[0]
         self.output = output or folder / "out"
         self.counterparts = counterparts
-        self.told: dict[str, Any] = {"rows": ROWS, "seed": SEED}
+        self.told: dict[str, Any] = {"rows": ROWS, "seed": SEED, "kills": 0}
         self._orders = Orders(folder / "in")
         self._beside, self._later = Parquet(str(folder / "beside")), folder / "later"
         self._script, self._log = folder / "script.sql", folder / "run.log"
@@ -119,6 +119,7 @@ class Storm:
         """Kills the driver and its JVM."""
         assert self._process is not None
         assert killed(self._process) == -signal.SIGKILL, self._said()
+        self.told["kills"] += 1
 
     def close(self) -> None:
         """Leaves no process behind."""
@@ -140,7 +141,7 @@ class Storm:
         for _ in range(times):
             self.feed(share / times)
             self._pause(6)
-            self.counterparts[name].kill()
+            self.kill_counterpart(name)
             self._pause(4)
             self.counterparts[name].start()
 
@@ -148,10 +149,15 @@ class Storm:
         """Kills the driver and the server of a sink at the same time."""
         self.feed(share)
         self._pause(6)
-        self.counterparts[name].kill()
+        self.kill_counterpart(name)
         self.kill()
         self.counterparts[name].start()
         self.start()
+
+    def kill_counterpart(self, name: str) -> None:
+        """Ends the server of a sink as a crash would."""
+        self.counterparts[name].kill()
+        self.told["kills"] += 1
 
     @contextmanager
     def outage(self, names: Sequence[str], share: float, reason: str = "") -> Iterator[None]:

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, folder_bag, names, orders
 from killing import ended, killed, started
+from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import published_paths
 from penstock.spark.results.read import changes, results
@@ -114,6 +115,14 @@ class Victim:
         assert code in (0, -signal.SIGKILL), self._told.read_text()[-3000:]
         return code != 0
 
+    def made_whole(self) -> tuple[set[int], set[int]]:
+        """The operators that entries of the log make whole, each once, and those that are marked so."""
+        layout = Layout(self.output, self.output / "_penstock/checkpoint")
+        reader = LogReader(layout.log("orders"))
+        given = [each for entry in reader.between(reader.first - 1, reader.last) for each in entry.whole]
+        assert len(given) == len(set(given))
+        return set(given), set(layout.backfilled("orders").numbers())
+
     def bags(self) -> tuple[Bag, Bag]:
         """The matches by the manifests, and by the plain folder."""
         return folder_bag(self.output, "orders", True), folder_bag(self.output, "orders", False)
@@ -154,6 +163,9 @@ def _disturbed(victim: Victim, feed: Callable[[pa.Table, int], None]) -> list[pa
         if place in BACKFILL_NAMES:
             victim.write_views(CHANGED, WINDOWS | PAST)
         victim.kill_at(place)
+        if place in BACKFILL_NAMES:
+            wanted = {len(WINDOWS)} if place == "backfill_logged" else set()
+            assert victim.made_whole() == (wanted, wanted), "entry and mark are one commit"
         if number == 0:
             victim.write_views(CHANGED)
     kills, most_seconds = 0, 4.0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sink_storms
+from conftest import JDBC_JARS
 from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.postgres import PostgresServer
 from penstock_lab.servers.s3 import S3Server
@@ -23,6 +24,7 @@ from sink_counterparts import (
     DeltaInBucket,
     Iceberg,
     IcebergInBucket,
+    Jdbc,
     Kafka,
     Parquet,
     ParquetInBucket,
@@ -51,7 +53,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("others", [True, False], ids=["every sink", "topics alone"])
+@pytest.mark.parametrize("others", [True, False], ids=["every sink", "by Spark's clients"])
 def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
     kafka: KafkaBroker, postgres: PostgresServer, s3: S3Server, tmp_path: Path, others: bool
 ) -> None:
@@ -61,9 +63,11 @@ def test_what_arrives_equals_the_folder_whoever_is_killed_or_away(
         "kafka": Kafka(kafka, f"{prefix}-often", tmp_path, is_once=False),
         "transactions": Kafka(kafka, f"{prefix}-once", tmp_path, is_once=True),
     }
-    _killed_or_away(
-        tmp_path, [topics, *(_others(tmp_path, prefix, postgres, s3) if others else ())], Driver()
-    )
+    by_driver = {"jdbc": Jdbc(postgres, f"{prefix}_jdbc")} if JDBC_JARS else {}
+    database, *more = _others(tmp_path, prefix, postgres, s3) if others else [{}]
+    at_server = {**database, **by_driver}
+    servers = [topics, *([at_server] if at_server else []), *more]
+    _killed_or_away(tmp_path, servers, Driver())
 
 
 @pytest.mark.parametrize("which", [slice(2), slice(2, 3)], ids=["tables", "alerts"])
@@ -89,7 +93,7 @@ def _others(
 
 def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], driver: Driver) -> None:
     counterparts = {name: each for server in servers for name, each in server.items()}
-    database, alerts = counterparts.get("postgres"), counterparts.get("http")
+    alerts = counterparts.get("http")
     if alerts is not None:
         alerts.start()
     storm = Storm(folder, counterparts, driver=driver)
@@ -98,18 +102,21 @@ def _killed_or_away(folder: Path, servers: Sequence[Mapping[str, Counterpart]], 
         storm.kill_drivers(sink_storms.KILLS, 0.2)
         for server in servers:
             storm.kill_server(next(iter(server)), sink_storms.KILLS, 0.08)
-        storm.kill_both(next(iter(servers[0])), 0.02)
+        for server in servers:
+            storm.kill_both(next(iter(server)), 0.02)
         for name, *names in servers:
             with storm.outage([name, *names], 0.06):
-                counterparts[name].kill()
+                storm.kill_counterpart(name)
             counterparts[name].start()
             storm.caught_up(f"{name} was away")
-        if isinstance(database, Postgres):
-            with storm.outage(["postgres"], 0.06, "no_such_id"):
-                added = f"ADD CONSTRAINT no_such_id CHECK (id < {storm.fed}) NOT VALID"
-                database.alter(added, driver.views[0])
-            database.alter("DROP CONSTRAINT no_such_id", driver.views[0])
-            storm.caught_up("postgres refused a row")
+        for refusal in sorted({each.refusal for each in counterparts.values()} - {""}):
+            names = [name for name, each in counterparts.items() if each.refusal == refusal]
+            with storm.outage(names, 0.06, refusal):
+                for name in names:
+                    counterparts[name].refuse(driver.views[0], storm.fed)
+            for name in names:
+                counterparts[name].accept(driver.views[0])
+            storm.caught_up(f"{', '.join(names)} refused rows")
         storm.finish()
     finally:
         storm.close()

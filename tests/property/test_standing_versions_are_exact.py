@@ -8,6 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forms import examples
 from penstock.operators.joins.newest import Identities
 from penstock.operators.joins.standing import standing
 from penstock.plan.joins import JoinColumn, JoinInput, JoinKey, JoinPlan, OptionalJoin, TimeBound
@@ -67,7 +68,7 @@ def newest(versions: pa.Table, keys: Sequence[str], key: tuple[object, ...], mom
     return max(found, key=lambda each: each[:2])[2] if found else None
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(rows=ROWS, until=st.integers(-6, 6), keys=st.sampled_from([("a",), ("a", "b")]))
 def test_the_newest_version_from_a_moment_on_remains(
     rows: list[Version], until: int, keys: tuple[str, ...]

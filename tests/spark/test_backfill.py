@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,11 +30,16 @@ from test_engine_windows import (
 
 from engine_cases import put_file
 from joined_inputs import multiset
+from penstock.errors import StreamFailedError
 from penstock.spark.engine import Engine
-from penstock.spark.ingest import backfill
+from penstock.spark.lanes.history import backfill
+from penstock.spark.lanes.history.backfill import backfill_of
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
+from penstock.spark.sessions.priority import LOW_PRIORITY, give_way
+from penstock.spark.sessions.slots import task_slots
 from penstock.spark.sources import kafka_tables
+from penstock.spark.sources.parquet_source import ParquetSource
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.trigger import Trigger
@@ -126,8 +134,6 @@ def assert_same(found: DataFrame, expected: DataFrame) -> None:
     assert multiset(rounded(found)) == multiset(rounded(expected))
 
 
-# the thread that is killed says nothing more
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,10 +143,11 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     past = {"past": VIEWS["spread"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)}
     sums = {"sums": SUMS}
 
-    def run_with(views: dict[str, str], numbers: range) -> Run:
+    def run_with(views: dict[str, str], numbers: range, ends: Any = None) -> Run:
         write(data, numbers)
         run = engine_on(spark, data).add_views(views).start(out, trigger=Trigger.available_now())
-        run.await_termination()
+        with ends or nullcontext():
+            run.await_termination()
         run.stop()
         return run
 
@@ -152,7 +159,9 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
             raise SystemExit
 
     monkeypatch.setattr(backfill, "failpoint", killed)
-    run = run_with(dear | sums | past, range(6, 8))
+    # what ends the lane's thread alone is told
+    ends = pytest.raises(StreamFailedError, match="SystemExit")
+    run = run_with(dear | sums | past, range(6, 8), ends)
     monkeypatch.undo()
     assert events_of(out, "backfill_started")
     assert not events_of(out, "backfill_done")
@@ -171,13 +180,70 @@ def test_a_view_that_returns_keeps_its_answers_and_gets_what_came_without_it(
     assert_equal_to_spark(spark, run.results("quiet"), [data], VIEWS["busy"])
     layout = Layout(out, out / "_penstock/checkpoint")
     assert len(layout.backfilled("tuples").numbers()) == 3
-    assert not any(layout.staged_backfill("tuples").glob("*"))
+    assert not any((layout.local / "staging").glob(f"*/{backfill_of('tuples')}/*"))
     log = LogReader(layout.log("tuples"))
     last = log.newest()
     assert last is not None
     for kind in {kind for entry in log.between(-1, last.number) for kind in entry.files}:
         listed = {name for entry in log.between(-1, last.number) for name in entry.files.get(kind, ())}
         assert {path.name for path in layout.log_files("tuples", kind).iterdir()} == listed
+
+
+def test_early_answers_go_on_while_a_view_is_made_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The backfill asks for eight tasks, which do not end before early answers of later tuples have come."""
+    data, out, begun, gate = (
+        write(tmp_path / "data", range(4)),
+        tmp_path / "out",
+        tmp_path / "begun",
+        tmp_path / "go",
+    )
+    begun.mkdir()
+    again = ParquetSource.again
+
+    def held(number: int) -> None:
+        give_way()
+        (begun / str(number)).write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
+        while not gate.exists():
+            time.sleep(0.02)
+
+    def gated(source: ParquetSource, session: SparkSession, past: Past) -> Iterable[DataFrame]:
+        session.sparkContext.parallelize(range(8), 8).foreach(held)
+        return again(source, session, past)
+
+    monkeypatch.setattr(ParquetSource, "again", gated)
+    past = VIEWS["spread"].replace("SELECT", "SELECT /*+ BACKFILL */", 1)
+    engine = engine_on(spark, data).view("sums", SUMS)
+    run = engine.start(out)
+    try:
+        wait_for(run, 8_000)
+        engine.view("past", past)
+        write(data, range(4, 6))
+        _wait(lambda: any(begun.iterdir()))
+        since = newest_of(data)
+        write(data, range(6, 8))
+        for name in ("sums", "past"):
+            _wait(lambda name=name: run.changes(name).where(F.col("w.start") > F.lit(since)).count() > 0)
+        assert not events_of(out, "backfill_done")
+        assert len(list(begun.iterdir())) <= max(1, task_slots(spark) // 2)
+        assert {path.read_text() for path in begun.iterdir()} == {str(LOW_PRIORITY)}
+    finally:
+        gate.touch()
+    _wait(lambda: bool(events_of(out, "backfill_done")))
+    run.stop()
+    run = engine.start(out, trigger=Trigger.available_now(ended=True))
+    run.await_termination()
+    assert_equal_to_spark(spark, run.results("past"), [data], VIEWS["spread"])
+    assert_equal_to_spark(spark, run.results("sums"), [data], SUMS)
+    run.stop()
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not is_so():
+        assert time.monotonic() < deadline, "in time"
+        time.sleep(0.2)
 
 
 def test_files_that_are_gone_or_changed_are_told(tmp_path: Path) -> None:

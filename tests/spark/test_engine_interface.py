@@ -79,7 +79,8 @@ def test_the_status_of_each_kind_of_view(spark: SparkSession, tmp_path: Path) ->
     assert minutes.windows is not None
     assert minutes.windows.final == 2
     assert minutes.rows == run.changes("minutes").count()
-    (lane,) = status.lanes.values()
+    assert set(status.lanes) == {"s.backfill", "s.results"}
+    lane = status.lanes["s.results"]
     assert (lane.views, lane.active, lane.trouble) == (("minutes",), False, None)
 
 

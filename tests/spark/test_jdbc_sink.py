@@ -1,4 +1,4 @@
-"""The sink `jdbc` against PostgreSQL and H2: exactly once through kills, upserts, types, secrets."""
+"""The sink `jdbc` against PostgreSQL, MariaDB and H2: exactly once through kills, upserts, types, secrets."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from penstock.spark.sinks.jdbc_columns import flat_rows, jdbc_columns
 from penstock.spark.sinks.providers import SinkTable
 from penstock.spark.storage.formats import SINK
 from penstock.sql.script.statements import CreateTable
+from penstock_lab.servers.mariadb import MariaDBServer
 from penstock_lab.servers.postgres import PostgresServer
 from sink_cases import CUTS, SELECTION, WINDOWS, Folder, newest, until
 
@@ -42,6 +43,10 @@ class Database:
     spark: SparkSession
     options: dict[str, str]
 
+    @property
+    def is_mariadb(self) -> bool:
+        return "mariadb" in self.options["url"]
+
     def connect(self) -> JdbcConnection:
         return JdbcDatabase(self.spark, self.options).connect()
 
@@ -54,24 +59,31 @@ class Database:
 
     def asked(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query, as Spark's own reader has them."""
-        frame = self.spark.read.format("jdbc").options(**self.options, query=query)
+        options = {**self.options, "query": query}
+        if self.is_mariadb:
+            # Spark knows it by the name of MySQL alone
+            url = self.options["url"].replace("jdbc:mariadb:", "jdbc:mysql:")
+            options |= {"url": f"{url}?permitMysqlScheme", "query": query.replace('"', "`")}
+        frame = self.spark.read.format("jdbc").options(**options)
         return [tuple(row) for row in frame.load().collect()]
 
 
-@pytest.fixture(params=["postgres", pytest.param("h2", marks=pytest.mark.long)])
+@pytest.fixture(params=["postgres", "mariadb", pytest.param("h2", marks=pytest.mark.long)])
 def database(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Database:
     """An embedded database of its own, or the server that all tests share."""
-    if request.param == "postgres":
-        return of_server(spark, request.getfixturevalue("postgres"))
+    if request.param in ("postgres", "mariadb"):
+        return of_server(spark, request.getfixturevalue(request.param))
     return Database(
         spark, {"url": f"jdbc:h2:{tmp_path / 'h2'}", "user": "sa", "password": "", "driver": "org.h2.Driver"}
     )
 
 
-def of_server(spark: SparkSession, postgres: PostgresServer) -> Database:
+def of_server(spark: SparkSession, server: PostgresServer | MariaDBServer) -> Database:
     """The database of a server."""
-    own = {"url": f"jdbc:{postgres.url}", "user": postgres.user, "password": postgres.password}
-    return Database(spark, {**own, "driver": "org.postgresql.Driver"})
+    own = {"url": server.url, "user": server.user, "password": server.password}
+    if isinstance(server, MariaDBServer):
+        return Database(spark, {**own, "driver": "org.mariadb.jdbc.Driver"})
+    return Database(spark, {**own, "url": f"jdbc:{server.url}", "driver": "org.postgresql.Driver"})
 
 
 @pytest.fixture
@@ -296,10 +308,17 @@ def test_a_wrong_password_is_told_without_it(folder: Folder, database: Database,
     assert "marker-password" not in f"{failed}{folder.events.recent}"
 
 
+@pytest.mark.parametrize("which", ["postgres", "mariadb"])
 def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
-    folder: Folder, spark: SparkSession, postgres: PostgresServer, table: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    folder: Folder,
+    spark: SparkSession,
+    table: str,
+    tmp_path: Path,
+    which: str,
 ) -> None:
-    database = of_server(spark, postgres)
+    server = request.getfixturevalue(which)
+    database = of_server(spark, server)
     sinks = [
         sink_to(folder, database, table),
         folder.sink("parquet", name="beside", path=str(tmp_path / "beside")),
@@ -307,7 +326,7 @@ def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
     with folder.following(*sinks) as told:
         folder.match(range(10))
         until(lambda: told["target.large"].get("deliveries") == 1)
-        postgres.kill()
+        server.kill()
         try:
             for first in range(10, 100, 10):
                 folder.match(range(first, first + 10))
@@ -317,11 +336,11 @@ def test_a_server_that_is_killed_delays_nobody_and_gets_every_row_once(
             until(lambda: any(event["kind"] == "sink_retried" for event in folder.events.recent))
             until(lambda: told["target.large"]["backlog"] > 0)
         finally:
-            postgres.start()
+            server.start()
         until(lambda: told["target.large"]["backlog"] == 0)
     assert database.asked(f'SELECT "id" FROM {table} ORDER BY "id"') == [(each,) for each in range(100)]
     assert "database: " in str(folder.events.recent)
-    assert postgres.password not in str(folder.events.recent)
+    assert server.password not in str(folder.events.recent)
 
 
 def test_a_driver_that_does_not_count_batches_is_asked_row_by_row(

@@ -37,6 +37,11 @@ CHAIN = (
     f"SELECT {OUTPUTS}, m.n AS mn FROM flights l JOIN delays m ON l.n = m.n AND m.ts BETWEEN l.ts AND l.ts + INTERVAL 4 SECONDS "
     "LEFT JOIN weather r ON l.k = r.k AND m.x <= r.x AND r.ts BETWEEN m.ts AND m.ts + INTERVAL 9 SECONDS"
 )
+#: with tables behind, one of which is looked up by what the other one has
+LOOKED_UP = (
+    f"SELECT {OUTPUTS}, t.name AS tname, u.x AS ux FROM flights l LEFT JOIN airports t ON l.n = t.n LEFT JOIN weather r ON l.k = r.k AND "
+    "r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS LEFT JOIN carriers u ON t.k = u.k AND r.x <= u.x WHERE u.name IS NULL OR u.name <> 'north'"
+)
 
 
 @pytest.fixture
@@ -78,7 +83,13 @@ def test_random_left_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_p
         for shape in rng.choice(among, KINDS).tolist():
             views[f"view_{len(views)}"] = random_outer_join(rng, shape, word)
             shapes.append(shape)
-    views |= {"view_0": f"{PLAIN} AND 6 / l.n < 4", "view_1": CHAIN, "view_5": f"{PLAIN} AND 6 / l.n = r.k"}
+    views |= {
+        "view_0": f"{PLAIN} AND 6 / l.n < 4",
+        "view_1": CHAIN,
+        "view_5": f"{PLAIN} AND 6 / l.n = r.k",
+        "looked_up": LOOKED_UP,
+    }
+    shapes.append("a stream")
     script = inputs.script()
     runs = []
     for files in (4, 3):

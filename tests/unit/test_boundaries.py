@@ -162,7 +162,7 @@ def test_the_core_loads_without_spark() -> None:
 #: of tasks, states that go from one task to the next; and compiled kernels, which are made anew where they do not load
 PICKLING = {
     "kernels/compiled.py",
-    "spark/ingest/backfill.py",
+    "spark/lanes/history/backfill.py",
     "spark/ingest/plans.py",
     "spark/lanes/deadlines/orders.py",
     "spark/results/window_rows.py",

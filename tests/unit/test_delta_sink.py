@@ -16,6 +16,7 @@ from penstock.spark.sinks import delta
 from penstock.spark.sinks.declared import SinkView
 from penstock.spark.sinks.delivery import Form
 from penstock.spark.storage.formats import SINK
+from penstock_lab.servers.processes import free_port
 from penstock_lab.servers.s3 import S3Server
 from sink_cases import CUTS, OWN, SELECTION, WINDOWS, Folder, newest, until
 
@@ -251,6 +252,25 @@ def test_a_path_where_no_table_can_be_is_named(folder: Folder, path: str) -> Non
     assert followers.join(None)
     (failed,) = followers.failed
     assert f"Delta table {path}: " in failed["told"]
+
+
+def test_a_store_that_is_away_is_told_without_colours(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    known = {"AWS_ENDPOINT_URL": away, "AWS_ACCESS_KEY_ID": "owner", "AWS_SECRET_ACCESS_KEY": "marker-secret"}
+    for name, value in {**known, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    followers, _ = folder.followers(lambda: True, retry_attempts=1)
+    followers.set([folder.sink("delta", path="s3://bucket/away")])
+    folder.match([1])
+    followers.start()
+    assert followers.join(None)
+    (failed,) = followers.failed
+    assert "Delta table s3://bucket/away: OSError: Generic S3 error: Error performing" in failed["told"]
+    assert f"GET {away}/bucket" in failed["told"]
+    assert failed["told"].isprintable()
+    assert "marker-secret" not in failed["told"]
 
 
 def test_a_type_that_delta_does_not_have_is_refused_by_its_column() -> None:

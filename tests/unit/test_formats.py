@@ -19,7 +19,7 @@ from penstock.operators.windows.shard import WindowProgram
 from penstock.operators.windows.shard_state import read_state
 from penstock.plan.windows import ErrorBound, WindowPlan, Windows
 from penstock.spark.lanes.cuts import Cut, Cuts
-from penstock.spark.lanes.windows.corrections import ToCorrect
+from penstock.spark.lanes.history.corrections import ToCorrect
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.listed_runs import ListedRun, listed_runs
 from penstock.spark.log.programs import store_program, stored_program

@@ -16,7 +16,7 @@ from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.shard import PARTIALS, Envelope, LogRecord, OperatorPlan, Shard, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
-from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
+from penstock.spark.lanes.history.correction_task import CorrectionCell, CorrectionTask, History
 from penstock.spark.lanes.windows.programs import BoundProgram
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader, write_envelopes

@@ -38,6 +38,9 @@ class Log:
     def put_end(self) -> bool:
         return "end" not in self.put and self._put("end")
 
+    def put_views(self, batch: int, plan: int) -> None:
+        self._put(f"views of plan {plan} behind {batch}")
+
     def put_all(self) -> bool:
         return self._put("all")
 
@@ -60,30 +63,26 @@ class Ingest:
         self.has_ended = what.get("has_ended", True)
         self.interval_seconds = 0
         self.totals = SimpleNamespace(batches=1)
+        self.published = -1
+        self.plans = SimpleNamespace(begin=lambda batch: 7 if batch == 4 else None)
 
     def listen(self) -> Heard:
         return Heard.NOTHING
 
 
-Made = tuple[LogKeeper, EventLog, list[str]]
+Made = tuple[LogKeeper, EventLog]
 
 
 @pytest.fixture
 def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]:
     def made(ingest: Any, trigger: Trigger | None = None, **settings: Any) -> Made:
-        done: list[str] = []
-        backfill = SimpleNamespace(
-            start=lambda: done.append("start"),
-            finish=lambda: done.append(f"finish before {ingest.log.put}"),
-            stop=lambda: done.append("stop"),
-        )
-        monkeypatch.setattr(log_keeper, "Backfill", lambda *_: backfill)
         monkeypatch.setattr(log_keeper, "_LOOK_SECONDS", 0.001)
         events = EventLog(tmp_path / "events.jsonl")
-        nothing: Any = None
+        layout: Any = SimpleNamespace()
+        monkeypatch.setattr(log_keeper, "read_published", lambda *_: SimpleNamespace(last=ingest.published))
         tuning = Settings(retry_attempts=4, retry_seconds=0.001, **settings)
         trigger = trigger or Trigger.available_now()
-        return LogKeeper(nothing, ingest, nothing, events, tuning, trigger), events, done
+        return LogKeeper(ingest, layout, events, tuning, trigger), events
 
     return made
 
@@ -93,31 +92,62 @@ def test_what_there_is_for_now_is_told_from_the_end(
     keeper: Callable[..., Made], has_ended: bool, said: str
 ) -> None:
     log = Log()
-    kept, _, done = keeper(Ingest(log, has_ended=has_ended))
+    kept, _ = keeper(Ingest(log, has_ended=has_ended))
     assert not kept.is_complete
     kept.start()
     assert kept.await_termination(60)
     assert kept.is_complete
     assert log.put == [said]
-    assert done == ["start", "finish before []"]
+
+
+def test_the_end_waits_for_whoever_puts_entries_and_for_views_that_no_batch_came_for(
+    keeper: Callable[..., Made],
+) -> None:
+    log = Log()
+    ingest = Ingest(log, active=True)
+    ingest.published = 3
+    kept, _ = keeper(ingest)
+    holds = [kept.hold(), kept.hold()]
+    kept.start()
+    assert not kept.has_begun_all.is_set()
+    ingest.active = False
+    _wait(kept.has_begun_all.is_set)
+    begun = ["views of plan 7 behind 3"]
+    for held in holds:
+        assert not kept.join(0.05)
+        assert log.put == begun
+        held.set()
+    assert kept.await_termination(60)
+    assert log.put == [*begun, "end"]
+
+
+def test_who_puts_entries_holds_nobody_who_is_stopped(keeper: Callable[..., Made]) -> None:
+    log = Log()
+    kept, _ = keeper(Ingest(log))
+    kept.hold()
+    kept.start()
+    _wait(kept.has_begun_all.is_set)
+    kept.stop()
+    assert not kept.active
+    assert not kept.is_complete
+    assert log.put == []
 
 
 def test_a_stream_goes_on_before_anybody_looks_and_comes_to_its_end_once_a_run(
     keeper: Callable[..., Made],
 ) -> None:
     log = Log()
-    for before in ([], ["all", "more"]):
-        kept, _, done = keeper(Ingest(log, has_ended=False))
+    for _ in range(2):
+        kept, _ = keeper(Ingest(log, has_ended=False))
         kept.start()
         assert kept.await_termination(60)
-        assert done[-1] == f"finish before {before}"
     assert log.put == ["all", "more", "all"]
 
 
 def test_a_run_that_is_stopped_is_no_end(keeper: Callable[..., Made]) -> None:
     log = Log()
     ingest = Ingest(log, active=True, has_ended=False)
-    kept, _, _ = keeper(ingest)
+    kept, _ = keeper(ingest)
     kept.start()
     kept.prepare_stop()
     ingest.active, ingest.has_ended = False, True
@@ -132,7 +162,7 @@ def test_a_stream_that_failed_or_is_followed_has_no_end(keeper: Callable[..., Ma
         (Ingest(Log(), ended_well=False), Trigger.available_now()),
         (Ingest(Log()), Trigger()),
     ):
-        kept, _, _ = keeper(ingest, trigger)
+        kept, _ = keeper(ingest, trigger)
         kept.start()
         assert kept.await_termination(60)
         assert not kept.is_complete
@@ -143,7 +173,7 @@ def test_a_stored_table_that_was_played_ends_the_log_of_a_run_that_goes_on(
     keeper: Callable[..., Made],
 ) -> None:
     log = Log()
-    kept, _, _ = keeper(Ingest(log, active=True), Trigger())
+    kept, _ = keeper(Ingest(log, active=True), Trigger())
     kept.start()
     _wait(lambda: log.put == ["end"])
     assert kept.active
@@ -153,7 +183,7 @@ def test_a_stored_table_that_was_played_ends_the_log_of_a_run_that_goes_on(
 
 def test_silence_is_told(keeper: Callable[..., Made]) -> None:
     log = Log()
-    kept, _, _ = keeper(Ingest(log, active=True, has_ended=False), Trigger(), idle_seconds=0.02)
+    kept, _ = keeper(Ingest(log, active=True, has_ended=False), Trigger(), idle_seconds=0.02)
     kept.start()
     _wait(lambda: len(log.put) > 2)
     kept.stop()
@@ -163,7 +193,7 @@ def test_silence_is_told(keeper: Callable[..., Made]) -> None:
 
 def test_a_log_that_cannot_be_written_for_a_while_is_tried_again(keeper: Callable[..., Made]) -> None:
     log = Log(refused=3)
-    kept, events, _ = keeper(Ingest(log))
+    kept, events = keeper(Ingest(log))
     kept.start()
     assert kept.await_termination(60)
     assert kept.is_complete
@@ -173,7 +203,7 @@ def test_a_log_that_cannot_be_written_for_a_while_is_tried_again(keeper: Callabl
 
 
 def test_a_log_that_cannot_be_written_at_all_is_told(keeper: Callable[..., Made]) -> None:
-    kept, events, _ = keeper(Ingest(Log(refused=100)))
+    kept, events = keeper(Ingest(Log(refused=100)))
     kept.start()
     with pytest.raises(StreamFailedError, match=r"the log of stream s stopped: .*retried 4 times"):
         kept.await_termination(60)
@@ -184,7 +214,7 @@ def test_a_log_that_cannot_be_written_at_all_is_told(keeper: Callable[..., Made]
 def test_a_disk_that_is_full_whenever_the_stream_is_silent_is_told(keeper: Callable[..., Made]) -> None:
     """Looks that have nothing to say in between are no success."""
     ingest = Ingest(Log(refused=100), active=True, has_ended=False)
-    kept, events, _ = keeper(ingest, Trigger(), idle_seconds=0.01)
+    kept, events = keeper(ingest, Trigger(), idle_seconds=0.01)
     kept.start()
     _wait(lambda: len(events.recent) > 4)
     kept.stop()

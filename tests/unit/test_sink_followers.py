@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,26 @@ def test_batches_are_gathered_for_a_while(folder: Folder) -> None:
     folder.match([6])
     folder.deliver(sink_to(target, limits=Limits(1, None), every_seconds=3_600.0))
     assert target.ids == [1, 2, 3, 4, 5, 6]
+
+
+def test_how_long_a_sink_is_behind_is_told_of_merged_batches_too(tmp_path: Path) -> None:
+    folder, target = Folder(tmp_path / "out", 2), Taken()
+    target.fails = [ValueError("no")] * 1_000
+    with folder.following(sink_to(target)) as told:
+        folder.match([1])
+        until(lambda: told["taken.large"].get("backlog") == 1)
+        before = told["taken.large"]["backlog_since"]
+        for each in range(2, 10):
+            folder.match([each])
+        until(lambda: told["taken.large"]["backlog"] == 9)
+        after = told["taken.large"]["backlog_since"]
+        target.fails = []
+        until(lambda: told["taken.large"]["backlog"] == 0)
+        assert told["taken.large"]["backlog_since"] is None
+    assert target.ids == list(range(1, 10))
+    # of a merged batch the time of the last one of its file is known
+    assert before <= after <= time.time()
+    folder.close()
 
 
 def test_a_backlog_is_not_gathered(folder: Folder) -> None:

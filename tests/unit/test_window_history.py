@@ -12,7 +12,7 @@ import pytest
 
 from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import LogRecord, Shard
-from penstock.spark.lanes.windows.correction_task import CorrectionCell, CorrectionTask, History
+from penstock.spark.lanes.history.correction_task import CorrectionCell, CorrectionTask, History
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.segments import Segments

@@ -17,7 +17,7 @@ from penstock.errors import StreamFailedError
 from penstock.monitor.book import StatusBook
 from penstock.monitor.troubles import open_troubles
 from penstock.spark.lanes.cuts import Cut
-from penstock.spark.lanes.windows import corrections
+from penstock.spark.lanes.history import corrections
 from penstock.spark.lanes.windows.lane import WindowLane
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import view_kind
@@ -68,7 +68,7 @@ def made(layout: Layout) -> Iterator[Begin]:
         lane = WindowLane(context, keeper)
         lane._entries_per_cut = entries
         lane.jobs = JobsHere(failures)  # type: ignore[assignment]
-        lane._corrections._jobs = JobsHere(of_corrections)  # type: ignore[assignment]
+        lane._corrections.jobs = JobsHere(of_corrections)  # type: ignore[assignment]
         lanes.append(lane)
         return lane
 
@@ -254,7 +254,7 @@ def test_corrections_leave_most_of_the_time_to_early_answers(
     assert all(event["entries"] for event in told(lane)), "corrections rode with entries"
     stream.put([6])
     wait(lambda: sum(event["entries"] for event in told(lane)) == stream.number + 1)
-    assert lane._corrections._jobs.begun == 1  # type: ignore[attr-defined]
+    assert lane._corrections.jobs.begun == 1  # type: ignore[attr-defined]
     assert not is_whole(layout, stream)
     lane.finish()
     assert lane.await_termination(MOST_SECONDS)
@@ -310,7 +310,7 @@ def test_corrections_of_a_cut_that_is_repeated_are_computed_again(
     with pytest.raises(StreamFailedError, match="ended unexpectedly"):
         first.await_termination(MOST_SECONDS)
     assert len(repeated) == 1
-    assert first._corrections._jobs.begun > 1  # type: ignore[attr-defined]
+    assert first._corrections.jobs.begun > 1  # type: ignore[attr-defined]
     again = made(entries=3)
     again.start()
     assert again.await_termination(MOST_SECONDS)

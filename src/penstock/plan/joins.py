@@ -155,6 +155,32 @@ class OptionalJoin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """A LEFT JOIN of joined rows with a static table: each row with all of its partners, or with NULL in their place.
+
+    Attributes:
+        input: the table.
+        keys: equalities of a column of the rows with one of the table; NULL equals nothing. A run of the table is sorted by the first.
+        comparisons: other conditions, between a column of the rows and one of the table.
+        required: boolean columns of the rows; where one is not true the row has no partner.
+    """
+
+    input: JoinInput
+    keys: tuple[JoinKey, ...]
+    comparisons: tuple[Comparison, ...]
+    required: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows that it reads, each once."""
+        own = {column.name for column in self.input.columns}
+        names = [key.columns[0] for key in self.keys]
+        names += [name for each in self.comparisons for name in (each.left, each.right)]
+        names += self.required
+        return tuple(dict.fromkeys(name for name in names if name is not None and name not in own))
+
+
+@dataclass(frozen=True, slots=True)
 class JoinPlan:
     """A join view.
 
@@ -176,6 +202,8 @@ class JoinPlan:
         predicates: conditions that users' functions judge, after all others.
         kind: how the optional input is joined; ignored without one.
         wider: of two inputs that the hint STATE_TTL bounds, the bound up to which pairs beyond are counted.
+        lookups: what the joined rows are joined with, one after the other; `filters` and `outputs` see the columns of all. They
+            are numbered behind the inputs.
     """
 
     name: str
@@ -190,6 +218,12 @@ class JoinPlan:
     predicates: tuple[UserPredicate, ...] = ()
     kind: OptionalJoin = OptionalJoin.LEFT
     wider: tuple[TimeBound, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
+
+    @property
+    def relations(self) -> tuple[JoinInput, ...]:
+        """All that is joined: the inputs, and the tables of the lookups behind them."""
+        return (*self.inputs, *(each.input for each in self.lookups))
 
     @property
     def widened(self) -> JoinPlan:

@@ -175,7 +175,13 @@ class RunLanes:
 
     def add(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
-        lane = plan.make(self._context, [self._input(stream) for stream in plan.streams])
+        inputs = {stream: self._input(stream) for stream in plan.streams}
+        lane = plan.make(self._context, [inputs[stream] for stream in plan.streams])
+        # a lane that puts entries of its own holds the logs by now
+        for stream, keeper in inputs.items():
+            if isinstance(keeper, LogKeeper) and stream not in self.keepers:
+                keeper.start()
+                self.keepers = {**self.keepers, stream: keeper}
         lane.recount(self._status)
         lane.start()
         self.running = {**self.running, plan.name: lane}
@@ -210,18 +216,10 @@ class RunLanes:
         """The log of a stream, or of what a lane publishes."""
         if stream in self._derived:
             return LaneOutput(stream, self.running[self._derived[stream].source.lane])
-        if stream not in self.keepers:
-            keeper = LogKeeper(
-                self._context.spark,
-                self._queries()[stream],
-                self._layout,
-                self._events,
-                self._context.settings,
-                self._context.trigger,
-            )
-            keeper.start()
-            self.keepers = {**self.keepers, stream: keeper}
-        return self.keepers[stream]
+        query, context = self._queries()[stream], self._context
+        return self.keepers.get(stream) or LogKeeper(
+            query, self._layout, self._events, context.settings, context.trigger
+        )
 
     def ask(self, stream: str, plans: StreamPlans) -> None:
         """Asks a stream for what views need of its tuples."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -291,8 +292,8 @@ def _channels(rng: np.random.Generator, rows: int) -> tuple[list[str], list[str]
 
 
 def _texts(rng: np.random.Generator, rows: int, length: int) -> list[str]:
-    letters = _LETTERS[rng.integers(0, len(_LETTERS), (rows, length))]
-    return ["".join(each) for each in letters.tolist()]
+    letters = np.ascontiguousarray(_LETTERS[rng.integers(0, len(_LETTERS), (rows, length))])
+    return cast(list[str], letters.view(f"U{length}").ravel().tolist())
 
 
 def _drawn(rng: np.random.Generator, words: Sequence[str], rows: int) -> list[str]:

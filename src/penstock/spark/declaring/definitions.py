@@ -27,6 +27,7 @@ from penstock.spark.storage.bindings import RunningDefinition, ViewDefinition, W
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
+from penstock.sql.joins.lookups import only_spark_computes, with_lookups
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.query import Output, SelectQuery
@@ -262,20 +263,15 @@ def define_join(
     """
     used = {source.relation.upper() for source in flat.sources}
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
-    plan, warnings = bind_join(flat, name, {each.name.upper(): each for each in relations}, host, functions)
+    known = {each.name.upper(): each for each in relations}
+    plan, warnings = bind_join(flat, name, known, host, functions)
     if plan.optional and plan.residual:
-        source = flat.outer
+        source = with_lookups(flat, known).outer
         assert source is not None, "it has an optional input"
-        clause = source.on or source.clause
-        message = (
-            f"This condition of a {source.word} is not supported yet, because only Spark can compute it. Allowed after ON: "
-            "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
-            "fail, conditions on one input, and AND of these."
-        )
-        raise clause.error(UnsupportedError, message)
+        raise only_spark_computes(source.word, source.on or source.clause)
     refuse_reserved(name, [output.name for output in plan.outputs])
     outputs = tuple((output.name, str(output.type)) for output in plan.outputs)
-    kept = ((column.text, str(column.type)) for each in plan.inputs for column in each.columns)
+    kept = ((column.text, str(column.type)) for each in plan.relations for column in each.columns)
     identity = identity_of(name, text, below, (*outputs, *kept))
     return JoinDefinition(name, identity, text, plan, below), warnings
 

@@ -1,4 +1,4 @@
-"""What is put into a stream's log beside its batches, by one owner a stream: earlier batches, silence, the end.
+"""What is put into a stream's log beside its batches, by one owner a stream: silence, views that no batch came for, the end.
 
 Everything that reads the log finds the same entries there, however many lanes do.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import threading
 
-from pyspark.sql import SparkSession
-
 from penstock.control.stream_clock import StreamClock
 from penstock.settings import Settings
-from penstock.spark.ingest.backfill import Backfill
 from penstock.spark.ingest.query import IngestQuery
+from penstock.spark.publication.manifests import read_published
 from penstock.spark.recovery.retried_thread import RetriedThread
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.storage.events import EventLog
@@ -26,7 +24,6 @@ class LogKeeper(RetriedThread):
     """Runs beside an ingest query from the first lane on that reads its log.
 
     Args:
-        spark: the session.
         ingest: the stream's ingest query, which is started.
         layout: output and checkpoint folders.
         events: the event log.
@@ -36,7 +33,6 @@ class LogKeeper(RetriedThread):
 
     def __init__(
         self,
-        spark: SparkSession,
         ingest: IngestQuery,
         layout: Layout,
         events: EventLog,
@@ -55,14 +51,21 @@ class LogKeeper(RetriedThread):
         self.ingest = ingest
         self._trigger = trigger
         self._clock = StreamClock(0 if trigger.is_bounded else settings.idle_seconds, ingest.interval_seconds)
-        self._backfill = Backfill(spark, ingest, layout, events, settings)
+        self._layout = layout
+        self._held: tuple[threading.Event, ...] = ()
+        #: set when the stream has come to its end, and every view has begun that will in this run
+        self.has_begun_all = threading.Event()
         self._complete = threading.Event()
 
     def start(self) -> None:
         """Starts the thread that looks at the stream; what an earlier run said to be all there is is so no more."""
         self.ingest.log.put_more()
-        self._backfill.start()
         super().start()
+
+    def hold(self) -> threading.Event:
+        """For somebody who puts entries of its own: the log is not complete before the event that is returned is set."""
+        self._held = (*self._held, threading.Event())
+        return self._held[-1]
 
     @property
     def stream(self) -> str:
@@ -75,9 +78,8 @@ class LogKeeper(RetriedThread):
         return self._complete.is_set()
 
     def stop(self) -> None:
-        """Stops looking, and breaks off the reading of earlier batches."""
+        """Stops looking."""
         self._stopping.set()
-        self._backfill.stop()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -86,7 +88,10 @@ class LogKeeper(RetriedThread):
         while not self._stopping.wait(_LOOK_SECONDS) and self.ingest.active:
             self._look()
         if self._is_to_end:
-            self._backfill.finish()
+            self._begin_views()
+            self.has_begun_all.set()
+            while not (self._stopping.is_set() or all(each.wait(_LOOK_SECONDS) for each in self._held)):
+                pass
         # whoever stops the run meanwhile has made the ingest query's end no end of the stream
         if self._is_to_end:
             if self.ingest.has_ended:
@@ -94,6 +99,13 @@ class LogKeeper(RetriedThread):
             else:
                 self.ingest.log.put_all()
             self._complete.set()
+
+    def _begin_views(self) -> None:
+        """Lets views that no batch has come for begin behind the last one."""
+        last = read_published(self._layout, self.stream).last
+        version = self.ingest.plans.begin(last + 1) if last >= 0 else None
+        if version is not None:
+            self.ingest.log.put_views(last, version)
 
     def _look(self) -> None:
         log = self.ingest.log

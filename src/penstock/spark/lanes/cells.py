@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import traceback
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,13 +14,9 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sessions.priority import ApartContext
 
 _log = logging.getLogger(__name__)
-
-#: niceness of orders and corrections: where both want more than there is, the ingest gets four times the processor time that they get
-LOW_PRIORITY = 6
-#: variable of a worker's environment
-_NICENESS = "PENSTOCK_NICENESS"
 
 Cell = TypeVar("Cell")
 Report = TypeVar("Report")
@@ -48,27 +43,6 @@ def _caught(function: Callable[[int], Any], number: int, tries: int) -> Any:
         return _Raised(traceback.format_exc())
 
 
-def give_way() -> None:
-    """Lowers the priority of this worker to the one that its jobs ask for, if they ask for one."""
-    wanted = int(os.environ.get(_NICENESS, 0))
-    if os.getpriority(os.PRIO_PROCESS, 0) < wanted:
-        os.setpriority(os.PRIO_PROCESS, 0, wanted)
-
-
-class _WithNiceness:
-    """A Spark context whose workers have an environment of their own: Spark keeps workers apart by it.
-
-    A worker cannot get its priority back, so that those of the ingest must not be among them.
-    """
-
-    def __init__(self, context: SparkContext, niceness: int) -> None:
-        self.environment = {**context.environment, _NICENESS: str(niceness)}
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-
 class CellJobs:
     """Runs the jobs of one lane; each thread has its jobs in the lane's pool, and any may cancel them.
 
@@ -78,15 +52,22 @@ class CellJobs:
         name: the lane's, for the pool and the jobs' description.
         shared: with whom it may share jobs; None: with none.
         niceness: of the workers, which are others than those of the ingest if it is not 0; see `give_way`.
+        most_tasks: of a job whose workers are others; None: one a cell.
     """
 
     def __init__(
-        self, spark: SparkSession, name: str, shared: SharedJobs | None = None, niceness: int = 0
+        self,
+        spark: SparkSession,
+        name: str,
+        shared: SharedJobs | None = None,
+        niceness: int = 0,
+        most_tasks: int | None = None,
     ) -> None:
         self._spark = spark
         self._name = name
         self._shared = shared
         self._niceness = niceness
+        self._most_tasks = most_tasks
         #: whether the last one was light, and succeeded; before the first one it is taken to
         self._was_light = True
         self._group = f"penstock-{name}-{uuid.uuid4().hex}"
@@ -104,7 +85,7 @@ class CellJobs:
     def run(
         self, function: Callable[[Cell], Report], cells: Sequence[Cell], *, is_light: bool = False
     ) -> list[Report]:
-        """Runs one job, a task a cell.
+        """Runs one job, a task a cell unless there are more than `most_tasks`.
 
         Args:
             function: runs in a worker; it and what it returns can be pickled.
@@ -138,8 +119,6 @@ class CellJobs:
         is_local = str(context.master).startswith("local")
         tries = 1 if is_local else int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
         jobs = context.parallelize(range(tasks), tasks).map(lambda number: _caught(function, number, tries))
-        if self._niceness:
-            jobs.ctx = cast("SparkContext", _WithNiceness(jobs.ctx, self._niceness))
         found = jobs.collect()
         for each in found:
             if isinstance(each, _Raised):
@@ -151,7 +130,13 @@ class CellJobs:
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", self._name)
         context.setJobGroup(self._group, f"penstock {self._name}", True)
-        return context
+        if not self._niceness:
+            return context
+        return cast("SparkContext", ApartContext(context, self._niceness, self._most_tasks))
+
+    def session(self) -> SparkSession:
+        """Return a copy of the session, whose context is the lane's; the calling thread's jobs are, as `own` says."""
+        return SparkSession(self.own(), self._spark._jsparkSession.cloneSession())
 
     def cancel(self) -> None:
         """Cancels what runs; that the session has ended before is no fault."""

@@ -104,7 +104,7 @@ class Lane(RetriedThread):
 
     #: what it is, for messages and events
     part: ClassVar[str]
-    #: of its results
+    #: of its results; a lane that hands them to another has none
     publisher: Publisher
 
     def __init__(self, name: str, context: LaneContext, streams: Sequence[LaneInput]) -> None:
@@ -223,7 +223,11 @@ class Lane(RetriedThread):
             super()._run()
             self.is_complete = self._failure is None and self._is_to_end
         finally:
-            self.publisher.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Ends what the lane has begun beside its thread, which is at its end."""
+        self.publisher.close()
 
 
 @dataclass(frozen=True, slots=True)

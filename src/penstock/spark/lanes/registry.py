@@ -13,8 +13,9 @@ from penstock.spark.lanes.deadlines.register import DEADLINE_LANE, DeadlineViews
 from penstock.spark.lanes.derived.beneath import RunningSource
 from penstock.spark.lanes.derived.lane import DerivedLane
 from penstock.spark.lanes.derived.stream import DerivedStream
+from penstock.spark.lanes.history.backfill import BackfillLane, backfill_of
 from penstock.spark.lanes.joins.views import JoinViews
-from penstock.spark.lanes.lane import LaneContext, LanePlan
+from penstock.spark.lanes.lane import Lane, LaneContext, LanePlan
 from penstock.spark.lanes.lane_views import LaneViews
 from penstock.spark.lanes.live.lane import LiveLane
 from penstock.spark.lanes.refreshed.views import RefreshedViews
@@ -44,21 +45,23 @@ class Needs:
     derived: Sequence[DerivedStream] = ()
 
 
-def _windows(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a stream from its first window view on; it stays when the last one is dropped."""
+def _of_streams(needs: Needs) -> Iterator[LanePlan]:
+    """Lanes a stream from its first window or running view on; they stay when the last one is dropped.
+
+    The first one puts entries of its own into the log that the others read.
+    """
     for stream, query in needs.queries.items():
-        if query.plans.had_windows:
-            yield LanePlan(
-                results_of(stream), (stream,), lambda context, keepers: WindowLane(context, keepers[0])
-            )
+        has_windows, has_running = query.plans.had_windows, query.plans.had_running
+        if has_windows or has_running:
+            yield _of_stream(backfill_of(stream), stream, BackfillLane)
+        if has_windows:
+            yield _of_stream(results_of(stream), stream, WindowLane)
+        if has_running:
+            yield _of_stream(results_of(running_of(stream)), stream, RunningLane)
 
 
-def _running(needs: Needs) -> Iterator[LanePlan]:
-    """A lane a stream from its first running view on; it stays when the last one is dropped."""
-    for stream, query in needs.queries.items():
-        if query.plans.had_running:
-            name = results_of(running_of(stream))
-            yield LanePlan(name, (stream,), lambda context, keepers: RunningLane(context, keepers[0]))
+def _of_stream(name: str, stream: str, lane: Callable[[LaneContext, Any], Lane]) -> LanePlan:
+    return LanePlan(name, (stream,), lambda context, keepers: lane(context, keepers[0]))
 
 
 def _own(needs: Needs) -> Iterator[LanePlan]:
@@ -97,10 +100,9 @@ def views_with_lanes(context: LaneContext) -> dict[str, LaneViews[Any]]:
     }
 
 
-#: a kind of lane says which of its lanes are needed; those that read what others publish come last
+#: a kind of lane says which of its lanes are needed; those that put entries into logs come first, and those that read what others publish last
 KINDS: Sequence[Callable[[Needs], Iterable[LanePlan]]] = (
-    _windows,
-    _running,
+    _of_streams,
     _own,
     _deadlines,
     _derived,

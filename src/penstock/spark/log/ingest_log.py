@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import chain, takewhile
 from typing import Any
 
 from penstock.errors import CheckpointError, UnexpectedDocumentError
@@ -23,6 +22,7 @@ from penstock.spark.log.programs import prune_programs, refuse_lost_program, sto
 from penstock.spark.log.run_levels import Unmerged
 from penstock.spark.log.segments import Asked, Segments
 from penstock.spark.log.stream_log import FINAL, PLAN, LogReader, StreamLog
+from penstock.spark.log.wholeness import settled
 from penstock.spark.publication.compaction import tidying
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.layout import Layout
@@ -125,18 +125,6 @@ class IngestLog:
     def program(self, version: int) -> WindowProgram | None:
         """The window views of a plan version; None where it has none."""
         return stored_program(self._layout, self._stream, version)
-
-    def is_whole(self, operator: int, batch: int) -> bool:
-        """Whether an operator that began with a batch has been given the partials of those before."""
-        with self._lock:
-            log = self._log
-        # as the disk has it: of an entry that seemed to fail as it was put nothing is known here
-        last = None if log is None else log.newest()
-        if log is None or last is None:
-            return False
-        # the entry follows the one of the first batch, or of the batch before where none has come since
-        entries = takewhile(lambda entry: entry.batch >= batch - 1, chain([last], log.backwards(last.number)))
-        return any(operator in entry.whole for entry in entries)
 
     def store_program(self, program: WindowProgram, *, is_read: bool = False) -> None:
         """Stores the window views of a plan version; a stream that nobody ever read has no log.
@@ -278,13 +266,18 @@ class IngestLog:
             last = self._newest()
             return last is not None and not last.ended and self._follow(last, ended=True)
 
-    def put_whole(self, operators: Sequence[int], files: Mapping[str, Sequence[str]], newest: int) -> None:
-        """Gives operators the partials of all batches before their first one, which is in the log.
+    def put_whole(
+        self, operators: Sequence[int], files: Mapping[str, Sequence[str]], newest: int | None
+    ) -> None:
+        """Gives operators the partials of all batches before their first one, which is in the log: one commit, with their marks.
 
         Args:
-            operators: which.
+            operators: which; none is settled.
             files: names of the files, by kind.
             newest: largest event time in them, microseconds.
+
+        Raises:
+            CheckpointError: another run has put an entry, or settled one of them.
         """
         with self._lock:
             log, last = self._log, self._newest()
@@ -300,7 +293,7 @@ class IngestLog:
                 answer_all=last.answer_all,
                 ended=last.ended,
             )
-            self._put(log, entry)
+            self._put(log, entry, settled(self._layout, self._stream, operators))
 
     def _follow(
         self, last: Entry, *, ended: bool = False, reached: int | None = None, answer_all: bool = False
@@ -321,9 +314,11 @@ class IngestLog:
             self._is_sure = True
         return self._last
 
-    def _put(self, log: StreamLog, entry: Entry) -> None:
+    def _put(
+        self, log: StreamLog, entry: Entry, marks: Mapping[StoredDocument, Mapping[str, Any]] | None = None
+    ) -> None:
         self._is_sure = False
-        if not log.append(entry):
+        if not log.append(entry, beside=marks):
             raise self._written_by_another(entry)
         self._note(entry)
 

@@ -281,19 +281,25 @@ class StreamLog(LogReader):
         super().__init__(log)
         LOG_KEPT.put(log.kept, Kept().document())
 
-    def append(self, entry: Entry, expect: Mapping[StoredDocument, bytes | None] | None = None) -> bool:
+    def append(
+        self,
+        entry: Entry,
+        expect: Mapping[StoredDocument, bytes | None] | None = None,
+        beside: Mapping[StoredDocument, Mapping[str, Any]] | None = None,
+    ) -> bool:
         """Puts an entry under its number.
 
         Args:
             entry: the entry.
             expect: what must be stored before.
+            beside: documents that the same commit puts; none of them exists before.
 
         Returns:
             False where it is taken, by an entry that seemed to fail as it was put, or something else than `expect` is stored.
         """
-        place = self.log.entries[entry.number]
+        puts = {self.log.entries[entry.number]: entry.document(), **(beside or {})}
         try:
-            commit({place: entry.document()}, expect={place: ABSENT, **(expect or {})})
+            commit(puts, expect={**dict.fromkeys(puts, ABSENT), **(expect or {})})
         except UnexpectedDocumentError:
             return False
         return True

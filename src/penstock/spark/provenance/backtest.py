@@ -209,7 +209,7 @@ def _rows(
         raise InputError(
             f"View {name} is a join view: its tuples are read from the files of its tables. Leave out the other place."
         )
-    sides = [taking_part(read.good(each.relation), each) for each in plan.inputs]
+    sides = [taking_part(read.good(each.relation), each) for each in plan.relations]
     joined = joined_rows(plan, sides)
     first = next(each.time for each in plan.inputs if each.time is not None)
     of = _hour(F.col(quoted(first)))

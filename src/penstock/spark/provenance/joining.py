@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from penstock.plan.joins import JoinInput, JoinPlan, OptionalJoin, UserPredicate
+from penstock.plan.joins import JoinInput, JoinPlan, Lookup, OptionalJoin, UserPredicate
 from penstock.plan.times import BEFORE_ALL
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.provenance.verdicts import holds
@@ -70,7 +71,9 @@ def partners(plan: JoinPlan, sides: Mapping[int, DataFrame], own: int, other: in
         own, other: their numbers; the result has the columns of `other`.
     """
     among = frozenset((own, other))
-    found = [each.column for each in _conditions(plan, sides[own].sparkSession) if each.inputs == among]
+    spark = sides[own].sparkSession
+    conditions = chain(_conditions(plan, spark), *(_matches(plan, each, spark) for each in plan.lookups))
+    found = [each.column for each in conditions if each.inputs == among]
     right = sides[other]
     return right.join(sides[own], _all(found), "left_semi")
 
@@ -80,7 +83,7 @@ def joined_rows(plan: JoinPlan, sides: Sequence[DataFrame]) -> DataFrame:
 
     Args:
         plan: the join.
-        sides: of every input, see `taking_part`.
+        sides: of every input and lookup, see `taking_part`.
 
     Returns:
         The columns of all inputs by their names in the join; `outputs` makes those of the view.
@@ -88,13 +91,15 @@ def joined_rows(plan: JoinPlan, sides: Sequence[DataFrame]) -> DataFrame:
     spark = sides[0].sparkSession
     conditions = list(_conditions(plan, spark))
     rows, among = sides[0], frozenset((0,))
-    for number, side in enumerate(sides[1:], 1):
+    for number, side in enumerate(sides[1 : len(plan.inputs)], 1):
         among |= {number}
         new = [each.column for each in conditions if number in each.inputs and each.inputs <= among]
         if number in plan.optional and plan.is_as_of:
             rows = _newest(plan, rows, side, _all(new))
             continue
         rows = rows.join(side, _all(new), _HOW[plan.kind] if number in plan.optional else "inner")
+    for lookup, side in zip(plan.lookups, sides[len(plan.inputs) :], strict=True):
+        rows = rows.join(side, _all([each.column for each in _matches(plan, lookup, spark)]), "left")
     for text in plan.filters:
         rows = rows.where(tried(spark, text))
     for predicate in plan.predicates:
@@ -113,8 +118,25 @@ def _newest(plan: JoinPlan, rows: DataFrame, versions: DataFrame, condition: Col
     return found.where(F.col(_RANK) == 1).drop(_LEFT_ROW, _RANK)
 
 
+def _matches(plan: JoinPlan, lookup: Lookup, spark: SparkSession) -> Iterator[_Condition]:
+    """What ON says of a lookup."""
+    owners = _owners(plan)
+    equal = [(left or "", "=", right or "") for left, right in (key.columns for key in lookup.keys)]
+    compared = [(each.left, str(each.operator), each.right) for each in lookup.comparisons]
+    for left, operator, right in (*equal, *compared):
+        found = computed(spark, f"{quoted(left)} {operator} {quoted(right)}")
+        yield _Condition(frozenset((owners[left], owners[right])), found)
+    for name in lookup.required:
+        yield _Condition(frozenset((owners[name],)), F.col(quoted(name)))
+
+
+def _owners(plan: JoinPlan) -> dict[str, int]:
+    """By name of a column the number of what it is of."""
+    return {column.name: number for number, each in enumerate(plan.relations) for column in each.columns}
+
+
 def _conditions(plan: JoinPlan, spark: SparkSession) -> Iterator[_Condition]:
-    owners = {column.name: number for number, each in enumerate(plan.inputs) for column in each.columns}
+    owners = _owners(plan)
     for key in plan.keys:
         named = [(number, name) for number, name in enumerate(key.columns) if name is not None]
         for position, (right, name) in enumerate(named):

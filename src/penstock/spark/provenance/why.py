@@ -224,7 +224,7 @@ def _owned(declared: Declared, name: str, flat: SelectQuery | WindowQuery) -> It
 def _join_target(
     spark: SparkSession, declared: Declared, name: str, definition: JoinDefinition, asked: Asked
 ) -> _Target:
-    inputs = definition.plan.inputs
+    inputs = definition.plan.relations
     names = [each.alias for each in inputs]
     if asked.input is not None:
         wanted = asked.input.upper()
@@ -310,10 +310,10 @@ def _with_partners(
     tuple_: DataFrame,
 ) -> Why:
     plan = definition.plan
-    own = taking_part(tuple_, plan.inputs[target.number])
+    own = taking_part(tuple_, plan.relations[target.number])
     sides: dict[int, DataFrame] = {target.number: own}
     found: list[Partners] = []
-    for number, each in enumerate(plan.inputs):
+    for number, each in enumerate(plan.relations):
         if number == target.number:
             continue
         try:
@@ -330,8 +330,12 @@ def _with_partners(
         except PySparkException as error:
             found.append(Partners(each.alias, each.relation, None, None, (), first_line(error)))
     joined = None
-    if len(sides) == len(plan.inputs):
+    if len(sides) == len(plan.relations):
         is_version = plan.is_as_of and target.number in plan.optional
+        is_looked_up = target.number >= len(plan.inputs)
+        if is_looked_up:
+            # rows that have it: others are there without it
+            sides[target.number] = own.withColumn(ASKED, F.lit(True))
         if is_version:
             # it is in the rows whose newest version it is
             asked = plan.inputs[target.number]
@@ -339,8 +343,8 @@ def _with_partners(
             others = taking_part(every.where(F.col(REASON).isNull()), asked)
             versions = own.withColumn(ASKED, F.lit(True)).unionByName(others.withColumn(ASKED, F.lit(False)))
             sides[target.number] = versions
-        whole = joined_rows(plan, [sides[number] for number in range(len(plan.inputs))])
-        joined = (whole.where(ASKED) if is_version else whole).count()
+        whole = joined_rows(plan, [sides[number] for number in range(len(plan.relations))])
+        joined = (whole.where(ASKED) if is_version or is_looked_up else whole).count()
     return replace(
         told, partners=tuple(found), joined=joined, notes=(*told.notes, *_alone(plan, found, joined))
     )
@@ -354,4 +358,4 @@ def _alone(plan: JoinPlan, found: Sequence[Partners], joined: int | None) -> Ite
     if missing and plan.kind is OptionalJoin.ANTI:
         yield f"no tuple of {missing} meets the condition, so the row is in the result of the {plan.kind}"
     elif missing:
-        yield f"no tuple of {missing} meets the condition, so the columns of {missing} are NULL in the joined row ({plan.kind})"
+        yield f"no tuple of {missing} meets the condition, so the columns of {missing} are NULL in the joined row"

@@ -53,7 +53,7 @@ class Retries:
 
     Args:
         stream: the stream's name; of a sink its own.
-        part: `ingest`, `log`, `backfill`, `sink` or a lane's, for the events.
+        part: `ingest`, `log`, `sink` or a lane's, for the events.
         settings: how often and after what wait.
         events: where retries and the failure are told.
         name_it: adds to a cause what the stream knows: views, topic, folder.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")
+#: the library says causes as a tree, in colours
+_CAUSE = re.compile(r"\s*(?:\x1b\[[\d;]*m)*↳(?:\x1b\[[\d;]*m)*\s*")
 #: of rows that are merged: whether the row is withdrawn
 _GONE = "__penstock_gone"
 #: small files are made one after so many deliveries
@@ -53,7 +55,7 @@ class _DeltaTarget(PlainTarget):
             # what the library and the system say names no table
             passes = isinstance(error, ConnectionError | TimeoutError)
             kind = ConnectionError if passes else DeltaTableError
-            told = " ".join(str(error).split())
+            told = " ".join(_CAUSE.sub(": ", str(error)).split())
             raise kind(f"Delta table {self._path}: {type(error).__name__}: {told}") from None
 
     def _deliver(self, delivery: Delivery) -> None:

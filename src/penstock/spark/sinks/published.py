@@ -16,6 +16,7 @@ from penstock.errors import CheckpointError, DamagedError
 from penstock.spark.publication.manifests import (
     PUBLISHED,
     ListedFile,
+    Merged,
     files_of,
     located,
     read_merged,
@@ -145,6 +146,8 @@ class Publications:
         self._lock = threading.Lock()
         #: single batches by query and batch
         self._known: OrderedDict[tuple[str, int], _Batch] = OrderedDict()
+        #: what was last read of merged batches, by query
+        self._merged: dict[str, Merged] = {}
 
     def last(self, query: str) -> int:
         """The newest published batch of a query; -1: there is none."""
@@ -153,9 +156,16 @@ class Publications:
         return newest if newest >= 0 else read_merged(manifests).last
 
     def published_at(self, query: str, batch: int) -> float | None:
-        """When a batch was published, seconds since the epoch; None where it is merged."""
+        """When a batch was published, seconds since the epoch; of a merged one, the newest batch of its file. None: not known."""
         document = MANIFEST.read(self._layout.manifests(query)[batch])
-        return None if document is None else document.get(PUBLISHED)
+        if document is not None:
+            time: float | None = document.get(PUBLISHED)
+            return time
+        with self._lock:
+            merged = self._merged.get(query)
+        if merged is None or merged.last < batch:
+            merged = self._read_merged(query)
+        return merged.published_at(batch)
 
     def oldest(self, feed: Feed) -> Place:
         """The place before the first row of a feed that has not left by retention."""
@@ -252,7 +262,7 @@ class Publications:
         """The files of a feed from the one on that has the row behind a place."""
         number, first = begin.batch + 1, begin.base
         if self._single(feed.query, number) is None:
-            merged = read_merged(self._layout.manifests(feed.query))
+            merged = self._read_merged(feed.query)
             if merged.last < number:
                 return
             own = [file for file in merged.files if file.kind == feed.kind]
@@ -271,6 +281,12 @@ class Publications:
             step = _Step(first + known.removed.get(feed.kind, 0), number, known.files.get(feed.kind, ()))
             yield step
             number, first = number + 1, step.end
+
+    def _read_merged(self, query: str) -> Merged:
+        merged = read_merged(self._layout.manifests(query))
+        with self._lock:
+            self._merged[query] = merged
+        return merged
 
     def _single(self, query: str, batch: int) -> _Batch | None:
         """A batch that is not merged; None where it is, or is not published."""

@@ -35,7 +35,7 @@ class JoinDefinition:
     @property
     def tables(self) -> tuple[str, ...]:
         """The static tables among them, each once."""
-        return tuple(dict.fromkeys(each.relation for each in self.plan.inputs if each.is_static))
+        return tuple(dict.fromkeys(each.relation for each in self.plan.relations if each.is_static))
 
 
 JOINS: LaneViewsKind[JoinDefinition] = LaneViewsKind("joins", Codec(LaneViewsRegister[JoinDefinition]))

@@ -220,10 +220,6 @@ class Layout:
         """Which operators that began in mid-stream are settled."""
         return StoredDocuments(self.ledger, ("backfilled", stream))
 
-    def staged_backfill(self, stream: str) -> Path:
-        """What a backfill has staged."""
-        return self.local / "staging" / on_disk(stream) / "backfill"
-
     def log(self, stream: str) -> StoredLog:
         """The log: what the ingest query hands on, an entry a published batch and those between them."""
         return StoredLog(self.ledger, stream, self.checkpoint / on_disk(stream) / "log" / "files")

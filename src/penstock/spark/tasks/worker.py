@@ -34,6 +34,7 @@ from penstock.operators.windows.shard import Envelope
 from penstock.spark.log.envelopes import file_kind, write_envelopes
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
+from penstock.spark.sessions.priority import give_way
 from penstock.spark.storage.layout import tuples_kind
 from penstock.spark.tasks.quarantined_lines import QuarantinedLines, quarantined
 
@@ -255,6 +256,7 @@ class Task:
     """One task of an ingest job: stages matches, quarantined records and partials, then reports."""
 
     def __init__(self, context: TaskContextData, partition: int) -> None:
+        give_way()
         self._context = context
         self._partition = partition
         self.stage = stage_for(context)

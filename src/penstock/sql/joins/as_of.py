@@ -42,7 +42,9 @@ def matched(query: JoinQuery, inputs: Sequence[Input]) -> Conjunct | None:
             scope = before.joined(source.alias, own.columns, ())
             found = conjuncts(source.match, scope)
             if len(found) != 1 or found[0].operator is None:
-                raise not_by_time(found[0], inputs)
+                raise not_by_time(
+                    found[0], [each for each in inputs if each.source.alias not in query.looked_up]
+                )
             return found[0]
         before = before.joined(source.alias, own.columns, source.using)
     return None

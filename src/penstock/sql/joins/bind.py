@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import JoinHost
-from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan, OptionalJoin
+from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan, Lookup, OptionalJoin
 from penstock.plan.notes import Note
 from penstock.plan.spark_types import spark_name
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
@@ -20,12 +20,13 @@ from penstock.sql.conditions.parsing import parse_condition
 from penstock.sql.joins.as_of import matched, refuse_without_key
 from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
-from penstock.sql.joins.conjuncts import Conjunct, conjuncts, equality
+from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
-from penstock.sql.joins.memberships import comparison, refuse_mixed_types, refuse_unknown
+from penstock.sql.joins.lookups import as_inner, bound_lookup, with_lookups
+from penstock.sql.joins.memberships import comparison, refuse_mixed_types
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
-from penstock.sql.joins.query import AS_OF, EXISTENCE, JoinQuery, JoinWord
-from penstock.sql.joins.scope import Scope
+from penstock.sql.joins.query import JoinQuery, JoinWord
+from penstock.sql.joins.said import inner_now, parted, said_conditions
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
 from penstock.sql.joins.user_predicates import UserPredicates
@@ -70,64 +71,85 @@ def bind_join(
             join view may have.
         SqlError: anything else that Spark refuses. In all cases with the place underlined.
     """
+    query = with_lookups(query, relations)
     inputs = read_inputs(query, relations, host)
+    base = len(inputs) - len(query.looked_up)
     compared, match = comparison(query, inputs), matched(query, inputs)
     text = written(query, inputs, host, compared)
     try:
-        scope, inner, last, where = _conditions(query, inputs, compared, match)
-        outputs = select_list(query, scope)
-        schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
+        said = said_conditions(query, inputs, compared, match)
+        where = said.where
+        outputs = select_list(query, said.scope)
+        schema = _schema(text, inputs, (*said.joining, *where), outputs, host)
         selected: list[Conjunct] = []
         for selection in query.selected:
             text = selected_from(text, selection)
             outputs, further = selected_outputs(selection, outputs, schema.names)
             where += further
             selected += further
-            schema = _schema(text, inputs, (*inner, *last, *where), outputs, host)
+            schema = _schema(text, inputs, (*said.joining, *where), outputs, host)
     except UnknownNameError as error:
         _require_refused(text, host, error)
         raise
-    kept = _kept(inputs, (*inner, *last, *where), outputs, host)
+    kept = _kept(inputs, (*said.joining, *where), outputs, host)
     _check_outputs(outputs, schema, kept)
     if compared is not None:
         refuse_mixed_types(compared, kept.host)
-    word, every, matching, after = _parted(query, inner, last, where, kept)
-    optional = None if after is None else len(inputs) - 1
+    word, every, matching, after = parted(query, said, where, kept, base)
+    turned = inner_now(query, word, said, where, kept, base)
+    if turned:
+        return bind_join(as_inner(query, turned), name, relations, host, functions)
+    optional = None if after is None else base - 1
     is_full = word is JoinWord.FULL
     refuse_unjoined(inputs[:optional], every)
-    refuse_unjoined(inputs, (*every, *matching))
+    refuse_unjoined(inputs[:base], (*every, *matching))
     times = [None if each.time is None else kept.column(each.time) for each in inputs]
     is_bound = optional is not None and not inputs[optional].relation.is_static
     bounds = bound_streams(
-        inputs, every, matching if is_bound else None, kept.host, host.time_zone, query.hints, match, selected
+        inputs[:base],
+        every,
+        matching if is_bound else None,
+        kept.host,
+        host.time_zone,
+        query.hints,
+        match,
+        selected,
     )
     if match is not None:
-        refuse_without_key(matching, inputs[-1].source, len(inputs) - 1)
+        refuse_without_key(matching, inputs[base - 1].source, base - 1)
     users = None if optional is not None else UserPredicates(kept, functions, host.time_zone)
-    conditions = JoinConditions(kept, optional, users, is_full)
+    conditions = JoinConditions(kept, base, optional, users, is_full)
     conditions.add([each for each in every if each not in bounds.exact])
     conditions.add([each for each in matching if each not in bounds.exact], is_outer=True)
     keys = conditions.keys()
+    filled = {0, optional} if is_full else {optional}
+    filled |= set(range(base, len(inputs)))
+    lookups = {
+        number: bound_lookup(number, own, conditions, filled) for number, own in said.looked_up.items()
+    }
     residual, filters = conditions.residual, [each.text(kept.text) for each in after or ()]
     if after is not None:
         residual, filters = conditions.matching, [*conditions.residual, *filters]
     columns = tuple(
-        _output(output, field, kept, {0, optional} if is_full else {optional})
-        for output, field in zip(outputs, schema, strict=True)
+        _output(output, field, kept, filled) for output, field in zip(outputs, schema, strict=True)
     )
     read = [*residual, *filters, *(each.text for each in columns)]
+    matched_by = {name for key in keys for name in key.columns if name is not None}
+    matched_by |= {name for each in conditions.comparisons for name in (each.left, each.right)}
+    of_optional = read if is_full else [*read, *map(quote, matched_by)]
+    found = [
+        _input(
+            number,
+            time,
+            kept,
+            conditions,
+            None if optional is None else of_optional if number == optional else read,
+        )
+        for number, time in enumerate(times)
+    ]
     plan = JoinPlan(
         name,
-        tuple(
-            _input(
-                number,
-                time,
-                kept,
-                conditions,
-                read if optional is not None and (is_full or number != optional) else None,
-            )
-            for number, time in enumerate(times)
-        ),
+        tuple(found[:base]),
         keys,
         bounds.bounds,
         tuple(conditions.comparisons),
@@ -138,6 +160,9 @@ def bind_join(
         tuple(users.predicates) if users is not None else (),
         _KINDS.get(word, OptionalJoin.LEFT),
         bounds.wider,
+        tuple(
+            Lookup(found[number], own.keys, own.comparisons, own.required) for number, own in lookups.items()
+        ),
     )
     return plan, [*_left_out(query, plan), *conditions.warnings, *_pattern_warnings(query)]
 
@@ -161,46 +186,6 @@ def _pattern_warnings(query: JoinQuery) -> Iterator[str]:
     for clause in clauses:
         if clause is not None:
             yield from pattern_warnings(clause, parse_condition(clause.text))
-
-
-def _conditions(
-    query: JoinQuery, inputs: Sequence[Input], compared: Conjunct | None, match: Conjunct | None
-) -> tuple[Scope, list[Conjunct], list[Conjunct], list[Conjunct]]:
-    """What the SELECT list sees, what ON and USING of inner joins say, what those of an outer one say, and what WHERE says.
-
-    An inner join behind an outer one says of its optional input what WHERE might say.
-    """
-    named = {each.source.alias: each for each in inputs}
-    first = named[query.sources[0].alias]
-    scope = Scope([first.source.alias], [first.columns], first.columns)
-    inner: list[Conjunct] = []
-    last: list[Conjunct] = []
-    for source in query.sources[1:]:
-        each = named[source.alias]
-        right = Scope([source.alias], [each.columns], each.columns)
-        on = [equality(name, scope.expression(name), right.expression(name)) for name in source.using]
-        is_right = source.word is JoinWord.RIGHT
-        scope = scope.joined(source.alias, each.columns, source.using, keeps_right=is_right)
-        if source.on is not None:
-            on += conjuncts(source.on, scope)
-        if source.word in EXISTENCE:
-            scope = scope.before(each.columns, source.word)
-        if source.word is JoinWord.INNER:
-            inner += on
-        else:
-            last += on
-    where = conjuncts(query.where, scope) if query.where is not None else []
-    if compared is not None:
-        if query.outer is not None and query.outer.word is JoinWord.ANTI:
-            refuse_unknown(compared, last, [*inner, *where])
-        last = [compared, *last]
-    if match is not None:
-        last = [match, *last]
-    if query.outer is not None:
-        optional = len(inputs) - 1
-        where = [*(each for each in inner if optional in each.inputs), *where]
-        inner = [each for each in inner if optional not in each.inputs]
-    return scope, inner, last, where
 
 
 def _schema(
@@ -262,72 +247,6 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
         taken.add(name.upper())
 
 
-def _parted(
-    query: JoinQuery, inner: list[Conjunct], last: list[Conjunct], where: list[Conjunct], kept: KeptColumns
-) -> tuple[JoinWord, list[Conjunct], list[Conjunct], list[Conjunct] | None]:
-    """How it is joined, the conditions on every row, those by which an optional input matches, those judged after the outer join.
-
-    The last is None for an inner join, as which an outer join is read whose condition after WHERE is true of no row that
-    it fills with NULL.
-
-    Raises:
-        UnsupportedError: an outer join whose rows without a partner would be those of a static table.
-    """
-    number = len(kept.inputs) - 1
-    outer = query.outer
-    if outer is None:
-        return JoinWord.INNER, [*inner, *last, *where], [], None
-    word = outer.word
-    if word is JoinWord.FULL and any(_rejects_null(each, 0, kept) for each in where):
-        word = JoinWord.LEFT
-    after = [each for each in where if number in each.inputs]
-    if word in AS_OF.values():
-        # what WHERE says of the newest row does not choose it
-        if any(_rejects_null(each, number, kept) for each in after):
-            word = JoinWord.AS_OF
-        return word, [*inner, *(each for each in where if number not in each.inputs)], last, after
-    # a condition of a FULL JOIN that no row of the first input alone satisfies is judged afterwards
-    if word is not JoinWord.FULL and any(_rejects_null(each, number, kept) for each in after):
-        return JoinWord.INNER, [*inner, *last, *where], [], None
-    _refuse_static(word, kept)
-    if word is JoinWord.FULL:
-        return word, [], last, where
-    return word, [*inner, *(each for each in where if number not in each.inputs)], last, after
-
-
-def _refuse_static(word: JoinWord, kept: KeptColumns) -> None:
-    """Makes sure that rows without a partner are those of a stream, or find none in a static table."""
-    preserved, optional = kept.inputs[:-1], kept.inputs[-1]
-    static = next((each for each in kept.inputs if each.relation.is_static), None)
-    if word is JoinWord.FULL and static is not None:
-        alias, clause = static.source.alias, static.source.clause
-        message = (
-            f"FULL JOIN with static table {alias} is not supported: a row of {alias} would wait for its partner until the stream "
-            "ends. Write LEFT JOIN or RIGHT JOIN, so that rows of the stream alone may have no partner."
-        )
-        raise clause.error(UnsupportedError, message)
-    if optional.relation.is_static or not all(each.relation.is_static for each in preserved):
-        return
-    refused = preserved[0].source
-    place, side = ("end with", "behind") if word is JoinWord.RIGHT else ("start with", "before")
-    message = (
-        f"{word} cannot {place} static table {refused.alias}, because a stream never ends. Put a stream {side} the "
-        f"{word}."
-    )
-    raise refused.clause.error(UnsupportedError, message)
-
-
-def _rejects_null(conjunct: Conjunct, optional: int, kept: KeptColumns) -> bool:
-    """Whether a condition is known not to be true where all columns of the optional input are NULL."""
-    if conjunct.inputs == {optional}:
-        (is_untrue,) = kept.host.null_on_nulls(
-            [f"CASE WHEN {enclosed(conjunct.text(row_text))} THEN TRUE END"]
-        )
-        return is_untrue
-    sides = [operand.text(row_text) for operand in conjunct.operands if operand.inputs == {optional}]
-    return conjunct.operator is not None and any(kept.host.null_on_nulls(sides))
-
-
 def _input(
     number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions, read: Sequence[str] | None
 ) -> JoinInput:
@@ -338,8 +257,8 @@ def _input(
         time: its event time, a column that is kept.
         kept: what is kept of all of them.
         conditions: what they are joined by.
-        read: of an input that an optional one is joined with what is told of joined rows: a tuple for which anything else
-            raises has no partner, and stays. None: a tuple for which something raises is in no row.
+        read: of an outer join what is told of joined rows, for its optional input also the columns by which it matches: a tuple for
+            which anything else raises has no partner, and stays. None: a tuple for which something raises is in no row.
     """
     source, relation = kept.inputs[number].source, kept.inputs[number].relation
     plain = set(map(quote, relation.columns))

@@ -19,7 +19,7 @@ from penstock.sql.text.lexing import enclosed
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class Side:
     """A side of a comparison, over its input's relation; `cast` is the type it is brought to, None where it has it."""
 
     input: int
@@ -46,6 +46,7 @@ class JoinConditions:
 
     Attributes:
         kept: the columns that are kept; those that conditions need are added.
+        count: how many inputs are joined so; behind them are lookups.
         optional: the last input where it is that of an outer join; None in an inner join.
         pushed: by input conditions over its relation.
         users: takes what users' functions judge; None: those are left to Spark.
@@ -57,6 +58,7 @@ class JoinConditions:
     """
 
     kept: KeptColumns
+    count: int
     optional: int | None
     users: UserPredicates | None = None
     is_full: bool = False
@@ -65,8 +67,8 @@ class JoinConditions:
     residual: list[str] = field(default_factory=list)
     matching: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _equal: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
-    _looked_up: list[tuple[_Side, _Side, pa.DataType]] = field(default_factory=list)
+    _equal: list[tuple[Side, Side, pa.DataType]] = field(default_factory=list)
+    _looked_up: list[tuple[Side, Side, pa.DataType]] = field(default_factory=list)
     _demanded: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, conjuncts: Sequence[Conjunct], *, is_outer: bool = False) -> None:
@@ -79,8 +81,8 @@ class JoinConditions:
         users = self.users
         if users is not None:
             conjuncts = [each for each in conjuncts if not users.take(each)]
-        types = self._common_types(conjuncts)
-        compared = {number: self._sides(conjuncts[number], common) for number, common in types.items()}
+        types = self.common_types(conjuncts)
+        compared = {number: self.sides(conjuncts[number], common) for number, common in types.items()}
         unequal = [number for number in compared if conjuncts[number].operator != "="]
         texts = [side.over_rows(row_text) for number in unequal for side in compared[number]]
         raises = iter(self.kept.host.may_raise(texts))
@@ -102,8 +104,8 @@ class JoinConditions:
 
     def keys(self) -> tuple[JoinKey, ...]:
         """The keys: columns that are equal to one another, by way of others too."""
-        classes: list[list[_Side]] = []
-        types: dict[_Side, pa.DataType] = {}
+        classes: list[list[Side]] = []
+        types: dict[Side, pa.DataType] = {}
         for left, right, kind in self._equal:
             types[left] = types[right] = kind
             touched = [each for each in classes if left in each or right in each]
@@ -115,7 +117,7 @@ class JoinConditions:
         keys = tuple(self._key(sides, types[sides[0]]) for sides in classes)
         return (*keys, *(self._met(*each) for each in self._demanded.items()))
 
-    def _look_up(self, own: _Side, optional: _Side, classes: list[list[_Side]]) -> None:
+    def _look_up(self, own: Side, optional: Side, classes: list[list[Side]]) -> None:
         """Adds a side of the optional input to a key; where it has one, what is equal to another input's besides is a condition."""
         known = next((each for each in classes if optional in each), None)
         if known is None:
@@ -131,7 +133,7 @@ class JoinConditions:
             else:
                 self._demanded.setdefault(own.input, []).append(_equated((same.own, own.own)))
 
-    def _equate(self, own: _Side, optional: _Side) -> None:
+    def _equate(self, own: Side, optional: Side) -> None:
         """Two sides that are equal without a key: neither is the larger one, which kernels judge where neither can raise."""
         sides = own, optional
         if any(self.kept.host.may_raise([side.over_rows(row_text) for side in sides])):
@@ -140,27 +142,27 @@ class JoinConditions:
         for operator in (Operator.LESS_EQUAL, Operator.GREATER_EQUAL):
             self._compare(own, operator, optional)
 
-    def _key(self, sides: Iterable[_Side], kind: pa.DataType) -> JoinKey:
-        found: dict[int, _Side] = {}
+    def _key(self, sides: Iterable[Side], kind: pa.DataType) -> JoinKey:
+        found: dict[int, Side] = {}
         for side in sides:
             first = found.setdefault(side.input, side)
             if side == first:
                 continue
             self._restrict(side.input, _equated((first.own, side.own)))
         names = {number: self.kept.computed(side.expression, side.cast) for number, side in found.items()}
-        return JoinKey(tuple(names.get(number) for number in range(len(self.kept.inputs))), kind)
+        return JoinKey(tuple(names.get(number) for number in range(self.count)), kind)
 
     def _met(self, number: int, conditions: Sequence[str]) -> JoinKey:
         """The key of the tuples of an input that meet what is demanded of them to have a partner."""
         assert self.optional is not None, "it is an outer join"
-        names: list[str | None] = [None] * len(self.kept.inputs)
+        names: list[str | None] = [None] * self.count
         met = " AND ".join(map(enclosed, conditions))
         names[number] = self.kept.added(number, f"CASE WHEN {met} THEN TRUE END", pa.bool_())
         other = self.optional if number != self.optional else 0
         names[other] = self.kept.added(other, "TRUE", pa.bool_())
         return JoinKey(tuple(names), pa.bool_())
 
-    def _common_types(self, conjuncts: Sequence[Conjunct]) -> dict[int, CommonType]:
+    def common_types(self, conjuncts: Sequence[Conjunct]) -> dict[int, CommonType]:
         """By number of a comparison of two inputs the type in which Spark compares, where kernels can do as Spark does."""
         numbers = [number for number, each in enumerate(conjuncts) if each.sides is not None]
         pairs = [conjuncts[number].operands for number in numbers]
@@ -173,18 +175,19 @@ class JoinConditions:
             if common is not None and common.is_plain and not pa.types.is_null(common.type)
         }
 
-    def _sides(self, conjunct: Conjunct, common: CommonType) -> list[_Side]:
+    def sides(self, conjunct: Conjunct, common: CommonType) -> list[Side]:
+        """Both sides of a comparison of two inputs, brought to a type."""
         types = self.kept.host.types([operand.text(row_text) for operand in conjunct.operands])
         for operand, kind in zip(conjunct.operands, types, strict=True):
             if pa.types.is_string(kind) and not pa.types.is_string(common.type):
                 self.warnings.append(_warning_of_cast(conjunct, operand, common.type))
         return [
-            _Side(number, operand.text(own_text), None if kind == common.type else common, operand)
+            Side(number, operand.text(own_text), None if kind == common.type else common, operand)
             for operand, kind in zip(conjunct.operands, types, strict=True)
             for number in operand.inputs
         ]
 
-    def _compare(self, left: _Side, operator: Operator, right: _Side) -> None:
+    def _compare(self, left: Side, operator: Operator, right: Side) -> None:
         names = [self.kept.computed(side.expression, side.cast) for side in (left, right)]
         comparison = Comparison(names[0], operator, names[1])
         if comparison not in self.comparisons:

@@ -18,7 +18,8 @@ from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, I
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
-    "One of the joins may be LEFT, LEFT SEMI, LEFT ANTI, ASOF or LEFT ASOF JOIN; the first may be RIGHT JOIN, and an only one FULL JOIN. "
+    "One of the joins may be LEFT, LEFT SEMI, LEFT ANTI, ASOF or LEFT ASOF JOIN; the first may be RIGHT JOIN or FULL JOIN. Any others with "
+    "static tables may be LEFT JOIN. "
     "USING (columns) may replace ON. "
     f"At most {MOST_INPUTS} inputs."
 )
@@ -153,7 +154,9 @@ class _JoinSplitter(VersionSplitter):
 
     def _refuse_input(self, before: Sequence[JoinSource], found: JoinSource) -> None:
         """Makes sure that there are not too many inputs, and that none before has the name of this one."""
-        if len(before) == MOST_INPUTS:
+        # LEFT JOINs with static tables are not counted; which those are is known later
+        counted = [each for each in before if each.word is not JoinWord.LEFT]
+        if len(counted) == MOST_INPUTS and found.word is not JoinWord.LEFT:
             raise self._at(found, f"A join of more than {MOST_INPUTS} inputs")
         namesake = next((each for each in before if each.alias.upper() == found.alias.upper()), None)
         if namesake is not None:
@@ -165,10 +168,13 @@ class _JoinSplitter(VersionSplitter):
 
     def _refuse_words(self, before: Sequence[JoinSource], word: JoinWord, clause: Clause) -> None:
         """Makes sure that a join may stand behind those before it."""
-        earlier = next((each.word for each in before if each.word is not JoinWord.INNER), None)
+        outer = [each.word for each in before if each.word is not JoinWord.INNER]
+        earlier = next((each for each in outer if each is not JoinWord.LEFT), None)
         what = ""
+        if word is JoinWord.LEFT:
+            return
         if earlier is JoinWord.FULL:
-            what = f"Another join after a {earlier}"
+            what = f"A{word.article} {word} after a {earlier}"
         elif earlier is not None and word is not JoinWord.INNER:
             what = f"A{word.article} {word} and a{earlier.article} {earlier} in one view"
         elif len(before) > 1 and word in (JoinWord.RIGHT, JoinWord.FULL):

@@ -97,6 +97,7 @@ class JoinQuery:
         where: the condition after WHERE.
         hints: STATE_TTL bounds the event times of streams that no condition bounds.
         selected: of a selection over a join view, flattened: the selections over the join, the one on its rows first.
+        looked_up: aliases of the sources behind LEFT JOIN that are lookups, see `JoinPlan`; the binder finds them.
     """
 
     sources: tuple[JoinSource, ...]
@@ -104,16 +105,20 @@ class JoinQuery:
     where: Clause | None
     hints: Hints = field(default_factory=Hints)
     selected: tuple[SelectQuery, ...] = ()
+    looked_up: tuple[str, ...] = ()
 
     @property
     def outer(self) -> JoinSource | None:
-        """The source behind the word that is no JOIN; None in an inner join."""
-        return next((each for each in self.sources if each.word is not JoinWord.INNER), None)
+        """The source behind the word that is no JOIN, lookups left out; None in an inner join."""
+        outer = (each for each in self.sources if each.word is not JoinWord.INNER)
+        return next((each for each in outer if each.alias not in self.looked_up), None)
 
     @property
     def numbered(self) -> tuple[JoinSource, ...]:
-        """The inputs in the order of the plan: that in which rows may have no partner last."""
-        if self.outer is None:
-            return self.sources
-        optional = self.sources[0] if self.outer.word is JoinWord.RIGHT else self.outer
-        return (*(each for each in self.sources if each is not optional), optional)
+        """The inputs in the order of the plan: that in which rows may have no partner last, behind it the lookups."""
+        lookups = [each for each in self.sources if each.alias in self.looked_up]
+        optional = self.outer
+        if optional is not None and optional.word is JoinWord.RIGHT:
+            optional = self.sources[0]
+        last = [*([] if optional is None else [optional]), *lookups]
+        return (*(each for each in self.sources if each not in last), *last)

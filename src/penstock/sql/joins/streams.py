@@ -53,12 +53,17 @@ def refuse_unjoined(inputs: Sequence[Input], conjuncts: Sequence[Conjunct]) -> N
                 grown = True
     for number, each in enumerate(inputs):
         if number not in joined:
-            alias, clause = each.source.alias, each.source.clause
-            message = (
-                f"No condition joins {alias} with the other inputs. A cross join is not supported: compare a column of "
-                f"{alias} with one of another input."
-            )
-            raise clause.error(UnsupportedError, message)
+            raise unjoined(each)
+
+
+def unjoined(each: Input) -> UnsupportedError:
+    """The mistake that no condition joins an input."""
+    alias = each.source.alias
+    message = (
+        f"No condition joins {alias} with the other inputs. A cross join is not supported: compare a column of "
+        f"{alias} with one of another input."
+    )
+    return each.source.clause.error(UnsupportedError, message)
 
 
 def bound_streams(

@@ -33,12 +33,12 @@ from penstock.operators.deadlines.time_limit import TimeIsOver, unless_asked, wi
 from penstock.operators.windows.answers import Answer
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import Aggregate, WindowPlan
-from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.deadlines.kept_partials import KEPT
 from penstock.spark.lanes.deadlines.read_tuples import ReadTuples, slices_of
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.sessions.priority import give_way
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 

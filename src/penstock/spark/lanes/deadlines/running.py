@@ -10,10 +10,11 @@ from queue import Empty, SimpleQueue
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.lanes.cells import LOW_PRIORITY, CellJobs, give_way
+from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.deadlines.ledger import Instance
 from penstock.spark.lanes.deadlines.orders import OrderReport, OrderTask
 from penstock.spark.publication.staged import WrittenFile
+from penstock.spark.sessions.priority import LOW_PRIORITY, give_way
 from penstock.spark.storage.store_paths import StorePath
 
 #: an order that has not come back so long after its time was over never returns to Python: its job is cancelled, seconds

@@ -48,7 +48,7 @@ def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
     """The inputs' columns that conditions and outputs are computed from, and perhaps some more; one at least."""
     texts = [*plan.residual, *plan.filters, *(each.text for each in plan.outputs if each.column is None)]
     plain = {each.column for each in plan.outputs} | set(_argument_columns(plan))
-    names = [column.name for each in plan.inputs for column in each.columns]
+    names = [column.name for each in plan.relations for column in each.columns]
     needed = [name for name in names if name in plain or any(quoted(name)[1:-1] in text for text in texts)]
     return tuple(needed or names[:1])
 
@@ -62,7 +62,7 @@ def computed_frame(spark: SparkSession, task: CellTask, places: Sequence[Place])
         places: a task each, whose number is its place among them.
     """
     plan = task.plan
-    types = {column.name: column.type for each in plan.inputs for column in each.columns}
+    types = {column.name: column.type for each in plan.relations for column in each.columns}
 
     def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

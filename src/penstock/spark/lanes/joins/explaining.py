@@ -46,6 +46,16 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
             yield f"  {right} is {length_text(bound.lower)} to {length_text(bound.upper)} later than {left}"
     for bound in plan.wider:
         yield f"  STATE_TTL: pairs {length_text(bound.lower)} to {length_text(bound.upper)} apart that the bound leaves out are counted"
+    for lookup in plan.lookups:
+        texts = {column.name: column.text for each in plan.relations for column in each.columns}
+        sides = [
+            f"{texts[left or '']} = {texts[right or '']}"
+            for left, right in (key.columns for key in lookup.keys)
+        ]
+        sides += [f"{texts[each.left]} {each.operator} {texts[each.right]}" for each in lookup.comparisons]
+        sides += [texts[name] for name in lookup.required]
+        one = lookup.input
+        yield f"  then looked up in {one.alias} (optional static table {one.relation}): {' AND '.join(sides)}"
     left_to_spark = [
         *plan.residual,
         *plan.filters,

@@ -87,6 +87,14 @@ def kept_runs(plan: JoinPlan) -> tuple[KeptRuns, ...]:
     return tuple(found)
 
 
+def lookup_runs(plan: JoinPlan) -> tuple[KeptRuns, ...]:
+    """The runs that are kept of the tables that joined rows are looked up in, one each, by the first key of each."""
+    return tuple(
+        KeptRuns(number, 0 if each.keys else None)
+        for number, each in enumerate(plan.lookups, len(plan.inputs))
+    )
+
+
 def _leaves_out(plan: JoinPlan, number: int, key: JoinKey) -> bool:
     """Whether tuples of an input without a key may be in rows: it shares that with an optional input alone.
 

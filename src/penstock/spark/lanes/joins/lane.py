@@ -27,7 +27,7 @@ from penstock.spark.lanes.joins.computed import computed_frame, is_computed, nee
 from penstock.spark.lanes.joins.due import OuterDueTimes, due_document, dues_of
 from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
 from penstock.spark.lanes.joins.explosions import Explosions
-from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs
+from penstock.spark.lanes.joins.grid import KeptRuns, demand_of, grid_of, kept_runs, lookup_runs
 from penstock.spark.lanes.joins.needed import (
     Span,
     needed_outer,
@@ -247,6 +247,7 @@ class JoinLane(CutLane):
             kind=self._kind,
             store=store,
             columns=needed_columns(self.plan),
+            lookups=self._lookups(cut),
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=dues[0] if dues else None,
             turned_due=dues[1] if len(dues) > 1 else None,
@@ -368,6 +369,14 @@ class JoinLane(CutLane):
                 version = cut.orders[TABLES][str(runs.input)]
                 found.append(TableRuns(runs, self._static.path(runs, version)))
         return found
+
+    def _lookups(self, cut: Cut) -> tuple[TableRuns, ...]:
+        """The static tables that joined rows are looked up in."""
+        versions = cut.orders[TABLES]
+        return tuple(
+            TableRuns(runs, self._static.path(runs, versions[str(runs.input)]))
+            for runs in lookup_runs(self.plan)
+        )
 
     def _with_old(
         self, cut: Cut, inputs: Sequence[StreamRuns | TableRuns], new: Mapping[int, Span], dues: Sequence[Due]

@@ -17,11 +17,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import StreamFailedError
+from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import RunPlan
 from penstock.plan.joins import JoinPlan
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import arrow_schema
-from penstock.spark.lanes.joins.grid import KeptRuns, grid_of, kept_runs, key_columns, router_of_input
+from penstock.spark.lanes.joins.grid import (
+    KeptRuns,
+    grid_of,
+    kept_runs,
+    key_columns,
+    lookup_runs,
+    router_of_input,
+)
 from penstock.spark.lanes.joins.static_aside import HAS_VALUE, keep_aside
 from penstock.spark.log.runs import write_run_file
 from penstock.spark.recovery.messages import first_line, quoted
@@ -67,7 +75,7 @@ class StaticRuns:
         self._plan = plan
         self._shares = shares
         self._tables = {
-            number: tables[each.relation] for number, each in enumerate(plan.inputs) if each.is_static
+            number: tables[each.relation] for number, each in enumerate(plan.relations) if each.is_static
         }
         self._layout = layout
         self._folder = layout.static_tables(lane)
@@ -155,7 +163,7 @@ class StaticRuns:
 
     def _read(self, number: int) -> tuple[pa.Table, pa.Table]:
         """The rows that take part, and what `keep_aside` takes of the records that do not fit."""
-        asked = self._plan.inputs[number]
+        asked = self._plan.relations[number]
         frame = self._tables[number].read(self._spark)
         if asked.condition is not None:
             frame = frame.where(F.col(REASON).isNotNull() | tried(self._spark, asked.condition))
@@ -177,18 +185,25 @@ class StaticRuns:
         """Store a version in the place of the one before, which no cut needs any more."""
         store = self._layout.log_store
         moment = pa.array(np.zeros(rows.num_rows, np.int64)).cast(pa.timestamp("us", "UTC"))
-        router = router_of_input(self._plan, grid_of(self._plan, self._shares), number)
         contents: dict[str, Path] = {}
-        for runs in kept_runs(self._plan):
+        for runs in (*kept_runs(self._plan), *lookup_runs(self._plan)):
             if runs.input == number:
-                plan = RunPlan(key_columns(self._plan, runs), NO_TIME, router)
                 name = name_below(self._layout.checkpoint, self.path(runs, version))
                 contents[name] = store.staging(name)
-                write_run_file(contents[name], rows.append_column(NO_TIME, moment), plan)
+                write_run_file(contents[name], rows.append_column(NO_TIME, moment), self._laid_out(runs))
         store.put_all(contents)
         STATIC.replace(self._versions[number], {"version": version, "files": list(contents)})
         below = name_below(self._layout.checkpoint, self._folder / str(number))
         store.delete([each.name for each in store.list(below) if each.name not in contents])
+
+    def _laid_out(self, runs: KeptRuns) -> RunPlan:
+        """How the tuples of a table lie: those of a lookup in one part, as any row may be looked up in any task."""
+        inputs = len(self._plan.inputs)
+        if runs.input >= inputs:
+            own = [key.columns[1] for key in self._plan.lookups[runs.input - inputs].keys[:1]]
+            return RunPlan(tuple(name for name in own if name is not None), NO_TIME, HashRouter((), 1))
+        router = router_of_input(self._plan, grid_of(self._plan, self._shares), runs.input)
+        return RunPlan(key_columns(self._plan, runs), NO_TIME, router)
 
 
 def forget_static_tables(layout: Layout, lane: str) -> None:

@@ -17,6 +17,7 @@ from penstock.operators.joins.beyond import pairs_beyond
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, OP, ROW, Due
 from penstock.operators.joins.left import CellLeftJoin
+from penstock.operators.joins.lookups import TableLookup
 from penstock.operators.joins.tuples import InputRuns, RunSlice
 from penstock.operators.joins.user_predicates import PredicateMeasure, PredicateProgram, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work, work_of_step
@@ -125,11 +126,12 @@ class CellTask:
         number: of the lane.
         kind: of the files.
         store: stores them.
-        columns: names of the inputs' columns that are put out.
+        columns: names of the inputs' and lookups' columns that are put out.
         predicates: what users' functions judge, in order.
         due: of an outer join with a stream which left rows are; None of others.
         turned_due: of a FULL OUTER JOIN which tuples of the second input are.
         lacks_before: tuples of the last input with an event time before this may be gone, microseconds; None: none are.
+        lookups: the runs of the tables that joined rows are looked up in.
     """
 
     plan: JoinPlan
@@ -143,6 +145,7 @@ class CellTask:
     due: Due | None = None
     turned_due: Due | None = None
     lacks_before: int | None = None
+    lookups: tuple[TableRuns, ...] = ()
 
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
@@ -192,7 +195,7 @@ class CellTask:
         self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]
     ) -> tuple[CellJoin | CellLeftJoin, Iterator[pa.RecordBatch]]:
         join: CellJoin | CellLeftJoin
-        own = self.plan, self.order, place.cell, inputs, self.columns
+        own = self.plan, self.order, place.cell, inputs, self._beneath
         if self.plan.is_as_of:
             assert self.due is not None, "versions are a stream's"
             join = CellAsOfJoin(
@@ -204,7 +207,26 @@ class CellTask:
             )
         else:
             join = CellJoin(*own, stripe=place.stripe)
-        return join, chain(join.batches(), self._turned(place, inputs))
+        return join, self._looked_up(chain(join.batches(), self._turned(place, inputs)))
+
+    @property
+    def _beneath(self) -> tuple[str, ...]:
+        """The columns of the joined rows before they are looked up."""
+        tables = {column.name for each in self.plan.lookups for column in each.input.columns}
+        names = [*self.columns, *(name for each in self.plan.lookups for name in each.columns)]
+        found = tuple(dict.fromkeys(name for name in names if name not in tables))
+        return found or (self.plan.inputs[0].columns[0].name,)
+
+    def _looked_up(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Joined rows with what they are looked up in, `columns` of each and what is done with it."""
+        for number, (lookup, table) in enumerate(zip(self.plan.lookups, self.lookups, strict=True)):
+            later = {name for each in self.plan.lookups[number + 1 :] for name in each.columns}
+            own = [each.name for each in lookup.input.columns if each.name in {*self.columns, *later}]
+            rows = TableLookup(lookup, table.open(), own).batches(rows)
+        if self.plan.lookups:
+            marks = (OP, ROW) if self.plan.withdraws else ()
+            rows = (batch.select([*self.columns, *marks]) for batch in rows)
+        return rows
 
     def _turned(
         self, place: Place, inputs: Sequence[Mapping[int | None, InputRuns]]
@@ -218,7 +240,7 @@ class CellTask:
             order,
             place.cell,
             inputs[::-1],
-            self.columns,
+            self._beneath,
             self.turned_due,
             self.number,
             turned=True,

@@ -15,12 +15,11 @@ from functools import lru_cache, partial
 from typing import Any
 
 from penstock.plan.times import AFTER_ALL
-from penstock.spark.ingest.backfill import never_whole
 from penstock.spark.ingest.log_keeper import LogKeeper
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
 from penstock.spark.lanes.cuts import Cut, Reach
+from penstock.spark.lanes.history.corrections import Corrections
 from penstock.spark.lanes.lane import LaneContext
-from penstock.spark.lanes.windows.corrections import Corrections
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
 from penstock.spark.lanes.windows.making import made
 from penstock.spark.lanes.windows.programs import WindowPrograms
@@ -31,6 +30,7 @@ from penstock.spark.log.programs import stored_program
 from penstock.spark.log.row_log import PROGRESS
 from penstock.spark.log.shards import fixed_shards
 from penstock.spark.log.stream_log import FINAL, PLAN, SEGMENT, LogReader
+from penstock.spark.log.wholeness import never_whole
 from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.reporting.status_file import StatusFile
@@ -66,9 +66,7 @@ class WindowLane(CutLane):
         shards = fixed_shards(context.layout, name, cores, context.settings.shards)
         self._states = ListedStates(context.layout, name, shards)
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
-        self._corrections = Corrections(
-            context, self.name, name, lambda: self.views, is_endless=not context.trigger.is_bounded
-        )
+        self._corrections = Corrections(context, stream)
         self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, context.layout, name))
         self._is_light = True
         self._counting = threading.Lock()
@@ -81,6 +79,11 @@ class WindowLane(CutLane):
     def views(self) -> Sequence[str]:
         """The window views of the stream."""
         return list(self._ingest.plans.windows)
+
+    def start(self) -> None:
+        """Likewise, with the corrections beside."""
+        self._corrections.start()
+        super().start()
 
     def recount(self, status: StatusFile) -> None:
         """Nothing: its cuts are counted with the batches of its stream."""
@@ -231,11 +234,18 @@ class WindowLane(CutLane):
 
     def _halt(self) -> None:
         super()._halt()
-        self._corrections.cancel()
+        self._corrections.prepare_stop()
+        self._corrections.jobs.cancel()
+
+    def _close(self) -> None:
+        try:
+            super()._close()
+        finally:
+            self._corrections.stop()
 
     def _attempt(self) -> None:
-        with self._corrections.running():
-            super()._attempt()
+        self._corrections.recover()
+        super()._attempt()
 
     def _recover(self) -> Any:
         standing = super()._recover()

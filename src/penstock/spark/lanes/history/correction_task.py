@@ -11,12 +11,12 @@ from penstock.errors import CheckpointError
 from penstock.operators.windows.history import Beyond, FinalWindows
 from penstock.operators.windows.shard import Shard, pane_batch
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.spark.lanes.cells import give_way
 from penstock.spark.lanes.windows.programs import SentProgram
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.envelopes import EnvelopeReader
 from penstock.spark.log.stream_log import SEGMENT, LogReader
 from penstock.spark.results.window_staging import ResultStage, StagedResults
+from penstock.spark.sessions.priority import give_way
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import StorePath
 

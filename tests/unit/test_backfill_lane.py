@@ -11,18 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lane_cases import lane_context
+from penstock.errors import CheckpointError
 from penstock.operators.ingest.map_stage import StageCounts
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.settings import Settings
-from penstock.spark.ingest import backfill
-from penstock.spark.ingest.backfill import Backfill, never_whole
+from penstock.spark.ingest.log_keeper import LogKeeper
+from penstock.spark.lanes.history import backfill
+from penstock.spark.lanes.history.backfill import BackfillLane
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.ingest_log import IngestLog
 from penstock.spark.log.programs import store_program
 from penstock.spark.log.stream_log import LogReader, StreamLog
-from penstock.spark.storage import formats
+from penstock.spark.log.wholeness import never_whole
 from penstock.spark.storage.bindings import (
     Beginning,
     PlanLog,
@@ -30,11 +33,12 @@ from penstock.spark.storage.bindings import (
     WindowDefinition,
     WindowRegister,
 )
-from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import BACKFILL, MANIFEST
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, portions
 from penstock.spark.tasks.worker import SetAside, TaskReport
+from penstock.trigger import Trigger
+from plain_windows import no_spark
 from publishing import put_batch
 
 HOUR = 3_600_000_000
@@ -45,22 +49,28 @@ VIEW = WindowPlan(
 FIRST = 3
 
 
+class _Frame:
+    """What a source gives; how many tasks read it is no matter here."""
+
+    def __init__(self, _: object) -> None: ...
+
+    def coalesce(self, _: int) -> _Frame:
+        return self
+
+
 class Stream:
     """A stream of three batches on disk whose one operator begins behind them; Spark's jobs are told what to report.
 
     Args:
         tmp_path: for its folders.
-        monkeypatch: puts aside the copy of the session.
     """
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, tmp_path: Path) -> None:
         self.layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
         self.layout.open()
-        self.events = EventLog(tmp_path / "events.jsonl")
         self.again: Callable[..., Sequence[Any]] = lambda *_: [None]
         self.reports: list[TaskReport] = []
         self.floor = 15 * HOUR
-        monkeypatch.setattr(backfill, "SparkSession", lambda *_: None)
         self.binds()
 
     def binds(self) -> None:
@@ -85,33 +95,41 @@ class Stream:
             document["batches"] = [{"batch": number, **whole, **figures}]
             MANIFEST.replace(self.layout.manifests("s")[number], document)
 
-    def backfill(self) -> Backfill:
+    def lane(self) -> tuple[LogKeeper, BackfillLane]:
         """What a start of the process makes."""
-        settings = Settings(retry_attempts=2, retry_seconds=0.001)
-        context = SimpleNamespace(
-            broadcast=lambda _: SimpleNamespace(destroy=lambda: None), setJobGroup=lambda *_: None
+        context = lane_context(
+            self.layout, no_spark(), trigger=Trigger.available_now(), retry_attempts=2, retry_seconds=0.001
         )
-        spark: Any = SimpleNamespace(
-            sparkContext=context, _jsparkSession=SimpleNamespace(cloneSession=lambda: None)
-        )
+        self.events = context.events
         self.log = IngestLog(self.layout, "s", Settings(), self.events)
+        self.log.on_put = context.appended.tell
         ingest: Any = SimpleNamespace(
             stream="s",
             log=self.log,
             plans=SimpleNamespace(for_operators=lambda *_: (b"", ()), begin=lambda _: None),
             source=SimpleNamespace(
-                again=lambda *given: self.again(*given), run=lambda *_: self.reports.copy()
+                again=lambda *given: map(_Frame, self.again(*given)), run=lambda *_: self.reports.copy()
             ),
+            active=False,
+            ended_well=True,
+            has_ended=False,
+            interval_seconds=0,
         )
-        return Backfill(spark, ingest, self.layout, self.events, settings)
+        keeper = LogKeeper(ingest, self.layout, self.events, context.settings, context.trigger)
+        lane = BackfillLane(context, keeper)
+        lane.jobs.session = lambda: lane.context.spark  # type: ignore[method-assign]
+        return keeper, lane
 
     def runs(self) -> None:
         """A run that ends when everything is whole that can be."""
-        made = self.backfill()
+        keeper, lane = self.lane()
         if self.log.last is None:
             put_batch(self.log, FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
-        made.start()
-        made.finish()
+        keeper.start()
+        lane.start()
+        assert keeper.await_termination(60)
+        assert lane.join(60)
+        assert keeper.is_complete
 
     @property
     def given(self) -> list[int]:
@@ -121,8 +139,13 @@ class Stream:
         return [each.number for each in log.between(-1, last.number if last else -1) if each.whole]
 
     @property
+    def marked(self) -> set[int]:
+        """The operators that are settled."""
+        return set(self.layout.backfilled("s").numbers())
+
+    @property
     def told(self) -> list[str]:
-        return [event["kind"] for event in self.events.recent]
+        return [event["kind"] for event in self.events.recent if event["kind"].startswith("backfill")]
 
     @property
     def last_told(self) -> str:
@@ -130,39 +153,72 @@ class Stream:
 
 
 @pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
-    made = Stream(tmp_path, monkeypatch)
+def stream(tmp_path: Path) -> Iterator[Stream]:
+    made = Stream(tmp_path)
     yield made
     made.log.close()
 
 
-def test_a_mark_that_cannot_be_written_gives_nothing_twice(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_put", [False, True], ids=["nothing is put", "all of it is"])
+def test_a_commit_that_fails_gives_nothing_twice(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, is_put: bool
 ) -> None:
-    real, tried = formats.put_json_if_absent, []
+    real, tried = StreamLog.append, []
 
-    def full_once(*given: Any) -> bool:
-        if "impossible" in given[1]:
-            tried.append(given)
-            if len(tried) == 1:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return real(*given)
+    def fails_once(log: StreamLog, entry: Entry, **given: Any) -> bool:
+        if not entry.whole or tried:
+            return real(log, entry, **given)
+        tried.append(entry)
+        if is_put:
+            real(log, entry, **given)
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(formats, "put_json_if_absent", full_once)
+    monkeypatch.setattr(StreamLog, "append", fails_once)
     stream.runs()
-    assert len(tried) == 2
     assert len(stream.given) == 1
+    assert stream.marked == {0}
+    told = ["backfill_started", "backfill_retried"]
+    assert stream.told == (told if is_put else [*told, "backfill_started", "backfill_done"])
+
+
+@pytest.mark.parametrize(("is_put", "left"), [(False, {"new"}), (True, {"named", "new"})])
+def test_files_of_an_attempt_go_unless_a_commit_may_name_them(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, is_put: bool, left: set[str]
+) -> None:
+    """Those that a killed process has left go in any case."""
+    folder = stream.layout.log_files("s", "partials")
+    folder.mkdir(parents=True)
+    names = iter(("named", "new"))
+    real = StreamLog.append
+
+    def again(*_: object) -> list[None]:
+        (folder / f"backfill-000000-0-00000-{next(names)}.parquet").write_text("")
+        if not is_put and len(list(folder.iterdir())) == 1 and "backfill_retried" not in stream.told:
+            raise OSError(errno.EIO, "Input/output error")
+        return [None]
+
+    def fails(log: StreamLog, entry: Entry, **given: Any) -> bool:
+        if entry.whole and is_put and "backfill_retried" not in stream.told:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(log, entry, **given)
+
+    (folder / "backfill-000000-0-00000-killed.parquet").write_text("")
+    stream.again = again
+    monkeypatch.setattr(StreamLog, "append", fails)
+    stream.runs()
+    assert stream.told[-1] == "backfill_done"
+    assert {path.stem.rpartition("-")[2] for path in folder.iterdir()} == left
 
 
 def test_an_entry_that_seemed_to_fail_takes_no_backfill_s_place(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream.backfill()
+    stream.lane()
     put_batch(stream.log, FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
     real = StreamLog.append
 
-    def unsynced(log: StreamLog, entry: Entry) -> bool:
-        real(log, entry)
+    def unsynced(log: StreamLog, entry: Entry, **given: Any) -> bool:
+        real(log, entry, **given)
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
@@ -173,24 +229,37 @@ def test_an_entry_that_seemed_to_fail_takes_no_backfill_s_place(
     assert stream.given == [2]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_kill_behind_the_entry_gives_nothing_twice(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("place", "is_whole"), [("backfill_staged", False), ("backfill_logged", True)])
+def test_a_kill_leaves_entry_and_mark_or_neither(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, place: str, is_whole: bool
+) -> None:
     """The view began behind the last batch, as at the end of a run that no batch came for."""
 
-    def killed(place: str, _: int) -> None:
-        if place == "backfill_logged":
+    def killed(reached: str, _: int) -> None:
+        if reached == place:
             raise SystemExit
 
-    stream.backfill()
+    stream.lane()
     stream.log.put_views(FIRST - 1, 0)
     with monkeypatch.context() as patched:
         patched.setattr(backfill, "failpoint", killed)
         stream.runs()
-    assert len(stream.given) == 1
-    assert not stream.told.count("backfill_done")
-    assert stream.log.is_whole(0, FIRST)
+    assert len(stream.given) == is_whole
+    assert stream.marked == ({0} if is_whole else set())
+    assert stream.told == ["backfill_started"]
     stream.runs()
     assert len(stream.given) == 1
+    assert stream.marked == {0}
+    assert stream.told == ([] if is_whole else ["backfill_started", "backfill_done"])
+
+
+def test_what_another_run_has_settled_is_given_by_no_entry(stream: Stream) -> None:
+    stream.lane()
+    put_batch(stream.log, FIRST, 0, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
+    BACKFILL.put(stream.layout.backfilled("s")[0], {"impossible": None})
+    with pytest.raises(CheckpointError, match="only one run may use a checkpoint"):
+        stream.log.put_whole((0,), {}, 16 * HOUR)
+    assert stream.given == []
 
 
 def test_batches_whose_wanted_tuples_were_ahead_of_the_clock_are_read(stream: Stream) -> None:
@@ -248,7 +317,7 @@ def test_what_could_not_be_read_again_is_told_and_nothing_is_whole(
     if told:
         assert told in stream.last_told
     stream.runs()
-    assert len(stream.told) == 2, "it is told once"
+    assert stream.told == [], "it is told once"
 
 
 def test_what_can_pass_is_tried_again(stream: Stream) -> None:
@@ -306,25 +375,20 @@ def test_a_failure_before_it_is_known_what_is_missing_is_told(
 
     monkeypatch.setattr(PlanLog, "load_windows", unreadable)
     stream.runs()
-    assert stream.told == ["backfill_failed"]
-    assert stream.events.recent[-1]["views"] == []
+    assert stream.events.recent[-1]["kind"] == "lane_failed"
+    assert stream.events.recent[-1]["part"] == "backfills"
 
 
 def test_marks_of_operators_that_are_gone_are_removed(stream: Stream) -> None:
     stream.runs()
-    marks, staged = stream.layout.backfilled("s"), stream.layout.staged_backfill("s")
-    assert marks[0].exists()
-    (staged / "0").mkdir(parents=True)
-    BACKFILL.replace(marks[9], {"impossible": None})
+    BACKFILL.replace(stream.layout.backfilled("s")[9], {"impossible": None})
     stream.runs()
-    assert marks.numbers() == [0]
-    assert (staged / "0").is_dir(), "it is there still"
+    assert stream.marked == {0}
     PlanLog(stream.layout, "s").store(1, {}, WindowRegister((), 1))
     stream.log.store_program(WindowProgram(1, (), 1, 1))
     put_batch(stream.log, FIRST + 1, 1, 16 * HOUR, 16 * HOUR, 16 * HOUR, 16 * HOUR, {})
     stream.runs()
-    assert not marks.exists()
-    assert list(staged.iterdir()) == []
+    assert stream.marked == set()
 
 
 def test_offsets_are_divided_so_that_nothing_is_read_twice_or_left_out() -> None:

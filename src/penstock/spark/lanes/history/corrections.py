@@ -13,31 +13,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
-from itertools import count
 from typing import Any, NamedTuple
 
 from penstock.errors import DamagedError
 from penstock.operators.windows.history import Beyond
 from penstock.operators.windows.shard import WindowProgram
-from penstock.spark.lanes.cells import LOW_PRIORITY, CellJobs
-from penstock.spark.lanes.lane import LaneContext
-from penstock.spark.lanes.windows.correction_task import (
-    CorrectionCell,
-    CorrectionTask,
-    History,
-)
+from penstock.spark.lanes.history.correction_task import CorrectionCell, CorrectionTask, History
+from penstock.spark.lanes.history.lane import HistoryLane
+from penstock.spark.lanes.lane import LaneContext, LaneInput
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardReport
 from penstock.spark.log.entries import Entry
-from penstock.spark.log.stream_log import SINCE, LogReader
-from penstock.spark.recovery.retries import Retries
+from penstock.spark.log.stream_log import SINCE
+from penstock.spark.publication.kinds import results_of
 from penstock.spark.results.window_schemas import FIRST_REVISION
 from penstock.spark.results.window_staging import StagedResults
-from penstock.spark.sessions.slots import task_slots
 from penstock.spark.storage.formats import TO_CORRECT
 from penstock.spark.storage.ledger_documents import StoredDocument, StoredDocuments
 from penstock.spark.storage.store_paths import StorePath, remove_folder
@@ -132,95 +125,61 @@ class _Answered:
     moment: float = field(default_factory=time.monotonic)
 
 
-class Corrections:
-    """Answers the windows of one stream that were put to be corrected.
+class Corrections(HistoryLane):
+    """Answers the windows of one stream that were put to be corrected, as long as the window lane of the stream runs.
 
-    One thread calls it, that of the window lane, but for `cancel`, which any thread may call.
+    That lane's thread calls it, but for `HistoryLane`.
 
     Args:
         context: the run's.
-        lane: the name of the window lane.
-        stream: the stream's name.
-        views: gives the lane's views, for events.
-        is_endless: whether what fails is tried again however often.
+        stream: the stream.
     """
 
-    def __init__(
-        self,
-        context: LaneContext,
-        lane: str,
-        stream: str,
-        views: Callable[[], Sequence[str]],
-        *,
-        is_endless: bool,
-    ) -> None:
-        self._context = context
-        self._stream = stream
-        #: also its name among the readers of the log
-        self.name = f"{lane}.corrections"
-        self.documents = context.layout.corrections(stream)
-        self._log = LogReader(context.layout.log(stream))
+    part = "corrections"
+
+    def __init__(self, context: LaneContext, stream: LaneInput) -> None:
+        self._stream = stream.stream
+        # also its name among the readers of the log
+        super().__init__(f"{results_of(self._stream)}.corrections", context, stream)
+        self.documents = context.layout.corrections(self._stream)
+        self._log = self.readers[self._stream]
         self._history = History(self._log)
-        self._jobs = CellJobs(context.spark, self.name, niceness=LOW_PRIORITY)
-        #: early answers find a slot: a job of corrections takes half of them
-        self._most_tasks = max(1, task_slots(context.spark) // 2)
-        self._programs = WindowPrograms(context.spark.sparkContext, context.layout, stream)
-        self._retries = Retries(
-            stream,
-            "corrections",
-            context.settings,
-            context.events,
-            details=lambda: {"lane": self.name, "views": list(views())},
-            is_endless=is_endless,
-        )
-        self._is_endless = is_endless
-        self._attempts = count()
-        #: by the cut that put windows the first entry that they need; the lane's thread replaces it, after its commit
+        self._programs = WindowPrograms(context.spark.sparkContext, context.layout, self._stream)
+        self._is_endless = not context.trigger.is_bounded
+        #: by the cut that put windows the first entry that they need; the window lane's thread replaces it, after its commit
         self._since: dict[int, int] = {}
         #: folders whose files were published, or are not wanted
         self._used: list[StorePath] = []
-        self._stopping = threading.Event()
         #: set while nothing else is left to answer
         self._alone = threading.Event()
         #: guards what follows
         self._changed = threading.Condition()
         #: what the thread has answered and no cut has published
         self._answered: _Answered | None = None
-        self._failure: BaseException | None = None
         #: how many cuts with early answers are published
         self._early = 0
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Answers beside what the block does; at its end what is being answered is broken off."""
-        self._stopping.clear()
-        self._alone.clear()
-        self._failure = None
-        self._since = {
-            int(cut): int(document["since"]) for cut, document in self.documents.all(TO_CORRECT.kind).items()
-        }
-        thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-{self.name}")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            while thread.is_alive():
-                with self._changed:
-                    self._changed.notify_all()
-                self.cancel()
-                thread.join(_LOOK_SECONDS)
-            self._drop()
-            self._clean()
+    @property
+    def views(self) -> Sequence[str]:
+        """The window views of the stream."""
+        return list(self.streams[0].ingest.plans.windows)
 
-    def cancel(self) -> None:
-        """Break off the jobs that run."""
-        self._jobs.cancel()
+    def recover(self) -> None:
+        """Goes by what the ledger has: the window lane begins, or begins again."""
+        self._alone.clear()
+        self._drop()
+        found = self.documents.all(TO_CORRECT.kind)
+        self._since = {int(cut): int(document["since"]) for cut, document in found.items()}
+
+    def stop(self) -> None:
+        """Breaks off what is being answered; the window lane's thread has ended, or calls it."""
+        super().stop()
+        self._drop()
 
     def leave(self) -> None:
         """Forget all windows: nobody will publish their answers."""
         self.documents.remove(self.documents.numbers())
-        self._log.leave(self.name)
+        super().leave()
 
     @property
     def ready(self) -> tuple[int, ...]:
@@ -250,9 +209,8 @@ class Corrections:
         Raises:
             StreamFailedError: they could not be answered.
         """
-        with self._changed:
-            if self._failure is not None:
-                raise self._failure
+        if self._failure is not None:
+            raise self._failure
         if not self._since:
             return False
         with self._changed:
@@ -315,20 +273,17 @@ class Corrections:
         self._since = since
         if is_published:
             self._drop()
-            self._clean()
         with self._changed:
             self._early += is_early
             self._changed.notify_all()
 
     def _drop(self) -> None:
-        """Forgets what was answered: it is published, or not wanted."""
+        """Forgets what was answered, with its files: it is published, or not wanted."""
         with self._changed:
             if self._answered is not None:
                 self._used.append(self._answered.scratch)
             self._answered = None
             self._changed.notify_all()
-
-    def _clean(self) -> None:
         while self._used:
             remove_folder(self._used.pop())
 
@@ -354,16 +309,12 @@ class Corrections:
             "since": self._history.first(min(window[3] for window in windows), last.number),
         }
 
-    def _run(self) -> None:
-        try:
-            self._retries.run(self._follow, self._stopping)
-        except BaseException as error:
-            with self._changed:
-                self._failure = error
-        finally:
-            self._context.appended.tell()
+    def _halt(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+        super()._halt()
 
-    def _follow(self) -> None:
+    def _attempt(self) -> None:
         while not self._stopping.is_set():
             with self._changed:
                 if self._answered is not None or not self._since:
@@ -374,10 +325,10 @@ class Corrections:
                 continue
             began = time.monotonic()
             answered = self._answer(windows)
-            self._retries.succeeded()
+            self.retries.succeeded()
             with self._changed:
                 self._answered = answered
-            self._context.appended.tell()
+            self.context.appended.tell()
             if self._is_endless:
                 self._rest(time.monotonic() - began)
 
@@ -392,7 +343,7 @@ class Corrections:
             )
 
     def _answer(self, windows: ToCorrect) -> _Answered:
-        scratch, _ = self._context.layout.staging(self.name, next(self._attempts))
+        scratch, _ = self.context.layout.staging(self.name, next(self._attempts))
         sent = self._programs.sent([windows.plan])[windows.plan]
         program = self._programs.of(windows.plan).program
         views = {(plan.id, view.name): view for plan in program.operators for view in plan.views}
@@ -416,17 +367,12 @@ class Corrections:
                 return _Answered(windows, scratch, [])
             entries.append(entry)
         task = CorrectionTask(
-            layout=self._context.layout,
+            layout=self.context.layout,
             stream=self._stream,
             entries=entries,
             program=sent,
             revision=FIRST_REVISION + windows.entry,
             scratch=scratch,
         )
-        results: list[StagedResults] = []
-        for first in range(0, len(cells), self._most_tasks):
-            if self._stopping.is_set():
-                return _Answered(windows, scratch, [])
-            for own in self._jobs.run(task, cells[first : first + self._most_tasks]):
-                results += own
+        results = [each for own in self.jobs.run(task, cells) for each in own]
         return _Answered(windows, scratch, results)
