@@ -47,7 +47,7 @@ def test_the_screen_tells_rows_since_this_start_from_those_of_earlier_runs() -> 
     assert line(tuples_before=9, lag=backlog) == (
         f"orders: the first batch since this start is running | {views} | backlog 23 files"
     )
-    assert line(tuples_before=9, lag=backlog, state="retrying").startswith(
+    assert line(tuples_before=9, lag=backlog, state="retrying", tried_until=1e12).startswith(
         "RETRYING | orders: no rows since this start | "
     )
     assert line(tuples_before=9, tuples=398).startswith("orders: 398 tuples since this start | 2 tuples/s | ")
