@@ -242,7 +242,7 @@ def test_explain_names_what_remains_of_old_versions() -> None:
         PLAN, inputs=PLAN.inputs[:2], keys=keys, bounds=bounds, optional=(1,), kind=OptionalJoin.AS_OF
     )
     assert explain_first(plan, 2)[2:4] == [
-        "  the newest row of a1 by its key, 2 s or more before a0",
+        "  the newest row of a1 by its key, 2 seconds or more before a0",
         "  of rows of a1 beyond the history, the newest row of each key remains",
     ]
     compared = replace(plan, comparisons=(Comparison("0_0", Operator.LESS, "0_1"),))
