@@ -102,6 +102,12 @@ class MistakesError(SqlError):
             parts.append(f"and {'' if is_whole else 'at least '}{more} more")
         super().__init__("\n\n".join(parts))
 
+    @property
+    def whole(self) -> str:
+        """The message with every mistake that was found."""
+        first, *_ = self.message.split("\n\n", 1)
+        return "\n\n".join([first, *map(str, self.mistakes)])
+
     def __reduce__(self) -> tuple[type[MistakesError], tuple[tuple[InputError, ...], bool]]:  # type: ignore[override]
         return type(self), (self.mistakes, self.is_whole)
 
@@ -110,6 +116,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     """Return how a message of an unknown name goes on: '; did you mean weight?' where a known one is near, otherwise '.'."""
     spelled = {each.upper(): each for each in known}
     near = get_close_matches(name.upper(), spelled, 1, cutoff=0.7)
+    # of short names, letters that changed places are not near enough
+    near = near or [each for each in spelled if sorted(each) == sorted(name.upper())]
     return f"; did you mean {spelled[near[0]]}?" if near else "."
 
 

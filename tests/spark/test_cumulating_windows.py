@@ -125,11 +125,12 @@ def test_what_is_not_answered_is_refused(
         engine.backtest("sums")
 
 
-def test_that_spark_alone_answers_otherwise_is_warned_of(spark: SparkSession, tmp_path: Path) -> None:
+def test_that_spark_alone_answers_otherwise_is_a_note(spark: SparkSession, tmp_path: Path) -> None:
     engine = engine_on(spark, write(tmp_path / "data", range(1), rows=10)).add_views(
         {"sums": written("sums"), "plain": PLAIN}
     )
-    (told,) = engine.warnings
+    assert engine.warnings == []
+    (told,) = engine.notes
     assert told.startswith("sums: CUMULATE widens the windows of the text")
 
 

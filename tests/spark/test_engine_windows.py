@@ -298,10 +298,10 @@ def test_a_process_killed_before_its_first_batch_leaves_nothing_in_the_way(
 def test_explain_tells_what_each_window_view_promises(spark: SparkSession, tmp_path: Path) -> None:
     told = engine_on(spark, write(tmp_path / "data", range(1), 10)).add_views(VIEWS).explain()
     assert (
-        "sums: windows of 1 s every 0.5 s; sum(value), count(*), avg(price); "
+        "sums: windows of 1 second every 0.5 seconds; sum(value), count(*), avg(price); "
         "slack policy required: at most 5 % of early answers are off by 5 % or more"
     ) in told
-    assert "busy: windows of 2 s; count(*), stddev_samp(value); HAVING count(*) > 120;" in told
+    assert "busy: windows of 2 seconds; count(*), stddev_samp(value); HAVING count(*) > 120;" in told
 
 
 def test_a_window_is_over_the_event_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_mistakes_are_told(spark: SparkSession, tmp_path: Path) -> None:
     left = JOINS["pairs"].replace(" JOIN", " LEFT JOIN").replace(", f.n + w.n AS total", "")
     views = {**JOINS, "by_ts": WINDOWS["by_ts"], "shifted": shifted, "outer": left}
     engine = Engine(spark).execute(inputs.script()).add_views(views)
-    assert "rows of view pairs: 1 view\n    by_ts: windows of 10 s" in engine.explain()
+    assert "rows of view pairs: 1 view\n    by_ts: windows of 10 seconds" in engine.explain()
     day = "window({0}, '1 day') AS d, count(*) AS c FROM {1} GROUP BY d"
     for text, told in (
         ("SELECT " + day.format("tomorrow", "shifted"), "over the event time .* Columns that are one: ts"),

@@ -163,7 +163,7 @@ def test_partitions_leave_after_their_time(spark: SparkSession, tmp_path: Path) 
     )
     assert made.warnings == []
     told = made.explain()
-    assert "without tuples for 3600 s of event time leaves" in told
+    assert "without tuples for 1 hour of event time leaves" in told
     assert "keeps the rows of the first 2 places of every partition" in told
     assert " ".join(newest.split()) in told
     assert "ranking: row_number <= 1 of each partition, by seen DESC, id" in told

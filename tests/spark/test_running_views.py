@@ -114,7 +114,7 @@ def test_views_come_and_go_over_a_stream_without_event_time(spark: SparkSession,
     }
     assert folder_status(out)["views"]["stays"]["rows"] == status.views["stays"].rows > 0
     assert verify(out).faults == []
-    assert any("only disk space limits it" in warning for warning in made.warnings)
+    assert any("only disk space limits it" in note for note in made.notes)
     assert "running group 0, keys name: its state grows with its groups" in made.explain()
     why = made.why("stays", {"name": "north", "amount": 3})
     assert (why.kind, why.windows) == ("running", ())

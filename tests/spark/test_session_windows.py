@@ -151,7 +151,7 @@ def test_views_come_and_go_over_late_tuples(spark: SparkSession, tmp_path: Path)
     assert 0 < final < len(wanted["stays"])
     assert made.warnings == []
     assert "history_seconds" in made.explain()
-    assert "a session leaves the state 604800 s after it is final" in made.explain()
+    assert "a session leaves the state 7 days after it is final" in made.explain()
     assert view_of(made._declared, "stays").key == ("user", "w")
     why = made.why("stays", {"user": "ann", "amount": 3})
     assert why.kind == "running"

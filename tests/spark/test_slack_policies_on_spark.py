@@ -68,7 +68,7 @@ def test_each_policy_answers_as_in_virtual_time_and_exactly_in_the_end(
     hints = {name: "" if name == BY_SETTING else f", '{choice}'" for name, choice in CHOICES.items()}
     engine.add_views({name: QUERY.format(hint) for name, hint in hints.items()})
     explained = engine.explain()
-    assert "fixed: windows of 1 s every 0.5 s" in explained
+    assert "fixed: windows of 1 second every 0.5 seconds" in explained
     assert all(f"slack policy {choice}: " in explained for choice in CHOICES.values())
     run = engine.start(out, trigger=Trigger.available_now(ended=True))
     run.await_termination()

@@ -91,7 +91,7 @@ def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, 
     with pytest.raises(InputError, match=r"View daily selects from fares\. Drop daily too"):
         engine.drop("fares")
     engine.add_views({"ended": OVER["ended"], "busiest": OVER["busiest"]})
-    assert "daily: windows of 4 s" in run.explain()
+    assert "daily: windows of 4 seconds" in run.explain()
     write(data, range(3, 4))
     wait_for(run, lambda: "ended" in existing(out) and run.results("ended").count() > 0)
     wait_for(run, lambda: sum(rows for _, rows in taken) == run.changes("daily").count())

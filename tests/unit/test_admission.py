@@ -150,6 +150,11 @@ def test_the_status_says_what_is_asked_and_which_promises_cannot_be_kept() -> No
         "LOSS(1, 8) of view late cannot be kept: a window takes 1.50 s of the 1.00 s until its deadline",
         "1 promise at least cannot be kept, of LOSS(1, 8) of view v, LOSS(1, 8) of view w",
     ]
+    behind = list(admission_lines({"v": _view(seconds=1.36, available=-81.86, lag=91.86)}))
+    assert behind[1:] == [
+        "LOSS(1, 8) of view v cannot be kept: the batch is noticed 1 min 31 s after the arrival of its tuples, "
+        "later than the deadline of 10 s"
+    ]
     one = list(admission_lines({"v": _view(asked=1.4, least=1.2)}))
     assert one[1:] == [
         "LOSS(1, 8) of view v cannot be kept: its windows take 1.20 processors, and they are computed one after the other"

@@ -245,6 +245,14 @@ def test_a_server_that_does_not_answer_is_told_and_gets_the_rows_later(
         ({"url": f"ftp://h/{SECRET}"}, "url must begin with http://"),
         ({"url": "http://h", "template": "{"}, "template is no JSON"),
         ({"url": "http://h", "template": '"${town}"'}, "template names town, which does not exist"),
+        (
+            {"url": "http://h", "template": '{"a": ${idd}}'},
+            r'template names idd, which does not exist; did you mean id\?; existing: .*\. A column stands in quotes: write "\${idd}" instead',
+        ),
+        (
+            {"url": "http://h", "template": '{"a\\"b": "${id}", "c": ${id}}'},
+            r'template is no JSON\. A column stands in quotes: write "\${id}" instead of \${id}\.',
+        ),
         ({"url": "http://h", "headers": SECRET}, "headers is no JSON object"),
         ({"url": "http://h", "headers": "${file:/nowhere}"}, "needs the file /nowhere, which cannot be read"),
         ({"url": "http://h", "per": "minute"}, "per is 'minute'; allowed: row, batch"),

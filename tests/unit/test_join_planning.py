@@ -217,9 +217,9 @@ def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
         "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",
         "  key 0: a0: k0 = a1: k0, split in 2 parts",
         "  key 1: a0: k1 = a2: k1, split in 2 parts",
-        "  a1 is -5 s to 5 s later than a0",
-        "  a2 is -5 s to 5 s later than a0",
-        "  a2 is -5 s to 5 s later than a1",
+        "  a1 is -5 seconds to 5 seconds later than a0",
+        "  a2 is -5 seconds to 5 seconds later than a0",
+        "  a2 is -5 seconds to 5 seconds later than a1",
         "  new tuples of a0 meet a1 (merge by key 0), a2 (merge by key 1)",
         "  new tuples of a1 meet a0 (merge by key 0), a2 (merge by key 1)",
         "  new tuples of a2 meet a0 (merge by key 1), a1 (merge by key 0)",
@@ -242,7 +242,7 @@ def test_explain_names_what_remains_of_old_versions() -> None:
         PLAN, inputs=PLAN.inputs[:2], keys=keys, bounds=bounds, optional=(1,), kind=OptionalJoin.AS_OF
     )
     assert explain_first(plan, 2)[2:4] == [
-        "  the newest row of a1 by its key, 2 s or more before a0",
+        "  the newest row of a1 by its key, 2 seconds or more before a0",
         "  of rows of a1 beyond the history, the newest row of each key remains",
     ]
     compared = replace(plan, comparisons=(Comparison("0_0", Operator.LESS, "0_1"),))

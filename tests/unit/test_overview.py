@@ -274,6 +274,17 @@ def test_everything_set_aside_names_the_remedy_and_the_command(layout: Layout) -
     assert "  stream orders: see the records: penstock quarantine out orders" in lines
 
 
+def test_an_insert_with_a_query_of_its_own_is_no_selection() -> None:
+    document = large_document()
+    document["streams"] = {
+        "orders": {"tuples": 3, "selections": {"large": 2, "insert_into_a_rather_long_name_1f8ed3": 1}}
+    }
+    document["views"] = document["lanes"] = {}
+    lines = list(status_lines(document))
+    assert "2 views: 1 selection, 1 insert" in lines
+    assert any(line.startswith("-> a_rather_long_name  insert ") for line in lines)
+
+
 def test_numbers_and_names_read_well() -> None:
     assert [counted(number, "row") for number in (0, 1, 2_000)] == ["0 rows", "1 row", "2,000 rows"]
     assert [counted(number, "entry") for number in (1, 2)] == ["1 entry", "2 entries"]

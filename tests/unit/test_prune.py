@@ -133,6 +133,11 @@ def test_the_command_says_what_it_deletes(output: Path) -> None:
             f"--older-than needs a length of time above 0 in weeks to microseconds, such as '30 days'; got '{wrong}'"
             in str(refused.exception)
         )
+    for wrong in ("1 month", "2 years"):
+        refused = runner.invoke(app, ["prune", str(output), "--older-than", wrong])
+        assert str(refused.exception) == (
+            f"--older-than cannot have months or years, whose lengths differ. Write days, such as '30 days'; got '{wrong}'."
+        )
     arguments = ["prune", str(output), STREAM, "--older-than", "1 microsecond"]
     tried = runner.invoke(app, [*arguments, "--dry-run"])
     assert tried.stdout.startswith(f"{STREAM}: 4 rows of matches in 3 files, ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import SqlError, UnknownNameError, UnsupportedError
-from penstock.spark.ingest.explaining import state_warning, state_words
+from penstock.spark.ingest.explaining import state_note, state_words
 from penstock.spark.ingest.window_views import window_query
 from penstock.spark.storage.bindings import RunningDefinition
 from penstock.sql.script.queries import parse_query
@@ -267,5 +267,5 @@ def test_what_the_state_keeps(call: str, told: str | None) -> None:
     ],
 )
 def test_check_warns_of_states_that_the_user_can_limit(text: str, told: str | None) -> None:
-    words = state_warning(flatten(parse_query(text), {}))
+    words = state_note(flatten(parse_query(text), {}))
     assert words is None if told is None else told in (words or "")

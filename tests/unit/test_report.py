@@ -22,6 +22,38 @@ def test_lengths_of_time_read_well() -> None:
     assert told == ["0.25 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "1 day", "3 days 3 h", "-5 s"]
 
 
+def test_the_screen_tells_rows_since_this_start_from_those_of_earlier_runs() -> None:
+    counts = {
+        "views": 3,
+        "selections": 2,
+        "inserts": 1,
+        "running": 1,
+        "batches": 0,
+        "tuples": 0,
+        "matched": 0,
+    }
+    nothing: dict[str, Any] = {"quarantined": {}, "errors": {}, "windows": {}, "sequence": None}
+    measured = {"pairs": 0, "unusable_times": 0, "tuples_per_second": 2.0, "evaluations_per_tuple": None}
+    stream = {**counts, **nothing, **measured, "state": "waiting"}
+
+    def line(**fields: Any) -> str:
+        (snapshot,) = take_snapshot({"orders": {**stream, **fields}})
+        return snapshot.line()
+
+    views = "1 selection | 1 insert | 1 running view"
+    assert line() == f"orders: waiting for the first rows | {views}"
+    assert line(tuples_before=9) == f"orders: no rows since this start | {views}"
+    backlog = {"backlog": 23, "unit": "files"}
+    assert line(tuples_before=9, lag=backlog) == (
+        f"orders: the first batch since this start is running | {views} | backlog 23 files"
+    )
+    assert line(tuples_before=9, lag=backlog, state="retrying", tried_until=1e12).startswith(
+        "RETRYING | orders: no rows since this start | "
+    )
+    assert line(tuples_before=9, tuples=398).startswith("orders: 398 tuples since this start | 2 tuples/s | ")
+    assert line(tuples=398).startswith("orders: 398 tuples | ")
+
+
 def test_moments_of_every_year_are_told() -> None:
     told = {
         0: "1970-01-01 00:00:00 UTC",

@@ -40,6 +40,25 @@ def test_what_is_published_is_delivered_in_order_and_the_next_run_goes_on_behind
     assert (target.ids, target.numbers) == ([1, 2, 3, 4], [0, 1, 2])
 
 
+def test_rows_are_counted_over_all_runs(folder: Folder) -> None:
+    target = Taken()
+    folder.match([1, 2, -1], [3])
+    folder.deliver(sink_to(target))
+    folder.match([4])
+    with folder.following(sink_to(target)) as told:
+        until(lambda: told.get("taken.large", {}).get("rows") == 4)
+    where = folder.layout.sinks["taken.large"]
+    document = SINK.read(where)
+    assert document is not None
+    del document["sent"]
+    SINK.replace(where, document)
+    folder.match([5])
+    with folder.following(sink_to(target)) as told:
+        until(lambda: told.get("taken.large", {}).get("deliveries") == 4)
+    assert told["taken.large"]["rows"] is None, "a ledger of before did not count them"
+    assert target.ids == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 @pytest.mark.parametrize("limits", [Limits(None, 1), Limits(2, None), Limits(1, 1), Limits(100, None)])
 def test_merged_files_are_delivered_once_and_in_order(tmp_path: Path, every: int, limits: Limits) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.monitor.book import StatusBook
 from penstock.monitor.details import detail_lines
 from penstock.monitor.problems import problem_lines
+from penstock.monitor.report import status_lines
 from penstock.monitor.troubles import undelivered_words
 from penstock.spark.run_status import run_status
 
@@ -63,6 +64,24 @@ def test_details_have_a_line_for_each_sink() -> None:
         "sink alerts.large (http) | 3 deliveries | up to date",
         "sink table.large (delta) | 1 delivery | 2 batches behind",
     ]
+
+
+def test_the_status_has_a_line_for_each_sink() -> None:
+    known = book()
+    known.take_sink("alerts.large", {"rows": 2_061})
+    inserted = "insert_into_hook_1f8ed3"
+    known.take_sink(f"hook.{inserted}", {"view": inserted, "kind": "http", "backlog": 2, "rows": 5})
+    known.take_sink("table.large", {"view": "large", "kind": "delta", "rows": None, "backlog": 1})
+    known.note({"kind": "sink_retried", "time": TIME, **FAILS, "told": TOLD, "wait_seconds": 1e12})
+    lines = list(status_lines(document(known, pid=1)))
+    begin = lines.index("3 sinks")
+    assert [line.split() for line in lines[begin + 1 :]] == [
+        ["sink", "view", "state", "rows", "behind"],
+        ["alerts", "large", "retrying", "2,061", "up", "to", "date"],
+        ["hook", "INSERT", "INTO", "running", "5", "2", "batches"],
+        ["table", "large", "running", "-", "1", "batch"],
+    ]
+    assert not any("sink" in line for line in status_lines(document(StatusBook(), pid=1)))
 
 
 def test_another_run_begins_with_the_sinks_that_it_declares() -> None:

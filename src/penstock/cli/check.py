@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
-from penstock.cli.common import Conf, Functions, Master, Script, Tune, open_script, tell_warnings
+from penstock.cli.common import (
+    Conf,
+    Functions,
+    Master,
+    Script,
+    Tune,
+    merged_warnings,
+    open_script,
+    tell_warnings,
+)
 from penstock.errors import InputError
 from penstock.monitor.figures import counted, source_words
 
@@ -21,6 +30,8 @@ def check(
         raise InputError("\n".join([f"{script}: {wrong} with mistakes", *engine.refused_rules]))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
+    for note in merged_warnings(engine.notes):
+        console.print(f"note: {note}")
     for warning in unused(engine.declared):
         console.print(f"warning: {warning}", style="yellow")
     for stream, views in engine.declared.items():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from penstock.errors import PenstockError, masked
+from penstock.errors import MistakesError, PenstockError, masked
 from penstock.redaction import masked_known
 from penstock.spark.sessions.output import OUTPUT
 
@@ -24,7 +24,9 @@ def run_app(app: Callable[[], object]) -> None:
         try:
             app()
         except PenstockError as error:
-            tell(str(error))
+            # a screen has room for the first ones
+            is_file = isinstance(error, MistakesError) and not sys.stderr.isatty()
+            tell(error.whole if is_file and isinstance(error, MistakesError) else str(error))
             sys.exit(error.exit_code)
         except Exception as error:
             tell_unforeseen(error)

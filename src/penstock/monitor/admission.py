@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.control.policies.deadlines.admission import Admission, ViewLoad, admission
-from penstock.monitor.figures import counted
+from penstock.monitor.figures import counted, roughly
 
 #: views named at the most
 _NAMED = 3
@@ -39,7 +39,10 @@ def broken_lines(found: Admission, loads: Mapping[str, ViewLoad]) -> Iterator[st
     """Yield a line for each promise that cannot be kept, and one for those that cannot all be kept."""
     for name in found.hopeless:
         load = loads[name]
-        if load.seconds > load.available:
+        if load.available <= 0 and load.lag:
+            deadline = roughly(load.available + load.lag)
+            why = f"the batch is noticed {roughly(load.lag)} after the arrival of its tuples, later than the deadline of {deadline}"
+        elif load.seconds > load.available:
             why = f"a window takes {load.seconds:.2f} s of the {load.available:.2f} s until its deadline"
         else:
             why = f"its windows take {load.least:.2f} processors, and they are computed one after the other"

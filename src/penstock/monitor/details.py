@@ -60,7 +60,7 @@ def _sink(name: str, sink: Mapping[str, Any]) -> str:
     parts = [f"sink {name} ({sink.get('kind', 'unknown')})"]
     parts.append(counted(sink.get("deliveries", 0), "delivery"))
     if sink.get("rows") is not None:
-        parts.append(f"{counted(sink['rows'], 'row')} in this run")
+        parts.append(counted(sink["rows"], "row"))
     backlog = sink.get("backlog", 0)
     parts.append(f"{counted(backlog, 'batch')} behind" if backlog else "up to date")
     return " | ".join(parts)

@@ -54,8 +54,14 @@ def listed(names: Sequence[str], most: int) -> str:
 
 def shown_view(view: str) -> str:
     """Return the name under which a view is shown: that of the view behind an INSERT INTO names its sink."""
+    sink = inserted_into(view)
+    return view if sink is None else f"INSERT INTO {sink}"
+
+
+def inserted_into(view: str) -> str | None:
+    """Return the sink of the view behind an INSERT INTO with a condition or projection of its own; None: it is another view."""
     made = _INSERTED.fullmatch(view)
-    return f"INSERT INTO {made.group(1)}" if made else view
+    return made.group(1) if made else None
 
 
 def view_words(view: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.monitor.book import Document
 from penstock.monitor.details import backlog_words, result_rows
-from penstock.monitor.figures import counted, event_moment, roughly, shown_view
+from penstock.monitor.figures import counted, event_moment, inserted_into, roughly, shown_view
 from penstock.monitor.promises import Promise
 from penstock.monitor.troubles import open_troubles
 from penstock.spark.reporting.definitions import is_running_view
@@ -27,6 +27,7 @@ _NUMBERS = frozenset(("tuples", "tuples/s", "rows", "rows/s", "set aside", "erro
 #: kinds of views, as the table and as a sentence names them
 _KINDS = {
     "selection": "selection",
+    "insert": "insert",
     "windows": "window view",
     "running": "running view",
     "deadline": "deadline view",
@@ -38,6 +39,7 @@ _LEAST_NAME = 12
 #: a view so many batches behind its stream is shown before the others: fewer are on their way
 _BEHIND = 5
 _NONE = "-"
+_SINK_COLUMNS = ("sink", "view", "state", "rows", "behind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ViewRow:
     """A view as a line of the table.
 
     Attributes:
-        name, kind: of the view; kinds are selection, windows, running, deadline, join, union and refreshed.
+        name, kind: of the view; kinds are selection, insert, windows, running, deadline, join, union and refreshed.
         state: that of its streams, or its own where it fails.
         rows: rows of results so far, of each the newest revision; None where they are not known.
         rate: rows a second; None where nothing measures it, as after the run.
@@ -77,13 +79,13 @@ class ViewRow:
     @property
     def is_unmatched(self) -> bool:
         """Whether it is a selection that no tuple has matched."""
-        return self.kind == "selection" and self.rows == 0
+        return self.kind in ("selection", "insert") and self.rows == 0
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of its columns."""
         rows = _NONE if self.rows is None else f"{self.rows:,}"
         return (
-            *(shown_view(self.name), self.kind, self.state, rows, _rate(self.rate)),
+            *(_shown(self.name), self.kind, self.state, rows, _rate(self.rate)),
             *(_NONE if self.lag is None else roughly(self.lag), self.promise, f"{self.errors:,}"),
         )
 
@@ -130,6 +132,32 @@ def unmatched_lines(document: Document) -> Iterator[str]:
     names = [row.name for row in view_rows(document) if row.is_unmatched]
     yield f"{counted(len(names), 'selection')} without a match{':' if names else ''}"
     yield from (f"  {shown_view(name)}" for name in names)
+
+
+def sink_table(document: Document) -> Iterator[str]:
+    """Yield a line a sink below a header: how far it is behind what is published, and the rows it was given so far."""
+    sinks: Mapping[str, Mapping[str, Any]] = document.get("sinks") or {}
+    is_live = _is_live(document)
+    troubles = dict(open_troubles(sinks)) if is_live else {}
+    lines = []
+    for name, sink in sinks.items():
+        view, backlog = str(sink.get("view") or ""), sink.get("backlog") or 0
+        trouble = troubles.get(name) if is_live else sink.get("trouble")
+        state = document["state"] if trouble is None else str(trouble["state"]) if is_live else "failed"
+        rows = _NONE if sink.get("rows") is None else f"{sink['rows']:,}"
+        behind = _NONE if "backlog" not in sink else counted(backlog, "batch") if backlog else "up to date"
+        table = name.removesuffix(f".{view}")
+        lines.append(
+            (table, _shown(view) if inserted_into(view) is None else "INSERT INTO", state, rows, behind)
+        )
+    if lines:
+        yield from _table(_SINK_COLUMNS, lines)
+
+
+def _shown(view: str) -> str:
+    """The name of a view in a table: '-> alerts' of the view behind INSERT INTO alerts."""
+    sink = inserted_into(view)
+    return view if sink is None else f"-> {sink}"
 
 
 def _unmatched(document: Document, rows: Iterable[ViewRow]) -> int:
@@ -179,7 +207,7 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
             state = "failed" if name in failed else of_all
             yield ViewRow(
                 name,
-                "selection",
+                "selection" if inserted_into(name) is None else "insert",
                 state,
                 rows=count,
                 rate=None if count is None or not tuples or rate is None else rate * count / tuples,

@@ -15,6 +15,7 @@ from penstock.monitor.overview import (
     MOST_STREAMS,
     MOST_VIEWS,
     WIDTH,
+    sink_table,
     stream_table,
     stream_totals,
     view_table,
@@ -52,6 +53,11 @@ def status_lines(document: Document, *, verbose: bool = False) -> Iterator[str]:
         yield view_totals(document)
         yield from views
         yield from islice(admission_lines(document["views"]), 1)
+    sinks = list(sink_table(document))
+    if sinks:
+        yield ""
+        yield counted(len(sinks) - 1, "sink")
+        yield from sinks
     if verbose:
         yield ""
         yield from detail_lines(document)

@@ -38,6 +38,8 @@ class StreamSnapshot:
         views: views registered: selections, and windows over the stream itself.
         selections: of these, the selections; what is matched is matched by them.
         running: of these, aggregations without a window.
+        inserts: of the selections, those behind an INSERT INTO with a condition or projection of its own.
+        tuples_before: of earlier runs.
         batches, tuples, matched, pairs: published so far.
         quarantined: records set aside.
         unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
@@ -84,6 +86,8 @@ class StreamSnapshot:
     nothing_read: str = ""
     overflowed: tuple[tuple[str, int], ...] = ()
     running: int = 0
+    inserts: int = 0
+    tuples_before: int = 0
 
     def _others(self) -> str:
         """Format the share of the tuples that matched no view; "" where all matched one."""
@@ -94,19 +98,30 @@ class StreamSnapshot:
             told = "less than 0.1%" if told == "0.0%" else "more than 99.9%"
         return f", {told} matched no view"
 
+    def _nothing_yet(self) -> str:
+        """Say why this run has read no tuple."""
+        if self.quarantined:
+            return "no tuples"
+        if not self.tuples_before:
+            return "waiting for the first rows"
+        is_under_way = self.backlog and self.state in ("running", "waiting")
+        return "the first batch since this start is running" if is_under_way else "no rows since this start"
+
     def line(self) -> str:
         """Format the snapshot as one line for a terminal."""
         if self.tuples:
             parts = [
-                f"{self.name}: {counted(self.tuples, 'tuple')}",
+                f"{self.name}: {counted(self.tuples, 'tuple')}{' since this start' if self.tuples_before else ''}",
                 f"{self.tuples_per_second:,.0f} tuples/s",
             ]
             if self.selections:
                 parts.append(f"{self.matched:,} matched{self._others()}")
         else:
-            parts = [f"{self.name}: {'no tuples' if self.quarantined else 'waiting for the first rows'}"]
-        if self.selections:
-            parts.append(counted(self.selections, "selection"))
+            parts = [f"{self.name}: {self._nothing_yet()}"]
+        if self.selections > self.inserts:
+            parts.append(counted(self.selections - self.inserts, "selection"))
+        if self.inserts:
+            parts.append(counted(self.inserts, "insert"))
         if windows := self.views - self.selections - self.running:
             parts.append(counted(windows, "window view"))
         if self.running:
@@ -207,6 +222,8 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             newest_event=_newest(stream.get("newest_event_time_us")),
             windows=tuple(stream["windows"].get(kind, 0) for kind in _WINDOWS),
             running=stream.get("running", 0),
+            inserts=stream.get("inserts", 0),
+            tuples_before=stream.get("tuples_before", 0),
             lost_packets=_lost_packets(stream.get("network")),
             nothing_read=nothing_read(stream),
             overflowed=tuple((view, rows) for view, rows in stream.get("overflowed", {}).items() if rows),

@@ -60,6 +60,10 @@ class RunnerUp:
     reason: str
 
 
+#: share of the time by which the runner-up must be worse to be told of
+_ALIKE = 0.0005
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
     """The chosen plan.
@@ -85,6 +89,12 @@ class PlannedJoin:
     def seconds(self) -> float:
         """C_time: processor seconds that a second of the streams takes."""
         return sum(each.seconds for each in self.orders)
+
+    @property
+    def lost(self) -> str:
+        """Why the runner-up lost; "" without one, and where it would take as long or do the same in words."""
+        other = self.runner_up
+        return other.reason if other is not None and other.seconds > self.seconds * (1 + _ALIKE) else ""
 
     @property
     def output_rate(self) -> float:
@@ -207,7 +217,7 @@ def _other_methods(model: JoinModel, order: PlannedOrder) -> list[PlannedOrder]:
 
 
 def _why(model: JoinModel, chosen: PlannedOrder, other: PlannedOrder) -> str:
-    """What the first steps that differ would do instead."""
+    """What the first steps that differ would do instead; "" where that is the same in words."""
     names = [each.alias for each in model.plan.inputs]
 
     def told(step: StepFigures) -> str:
@@ -217,6 +227,9 @@ def _why(model: JoinModel, chosen: PlannedOrder, other: PlannedOrder) -> str:
         )
 
     own, theirs = next((a, b) for a, b in zip(chosen.steps, other.steps, strict=True) if a.step != b.step)
+    if told(theirs) == told(own):
+        # they differ in the key by which they search, or in what both find
+        return ""
     ratio = other.seconds / chosen.seconds if chosen.seconds else 1.0
     return f"new tuples of {names[chosen.first]} would take {_longer(ratio)}: {told(theirs)}, instead of {told(own)}"
 

@@ -17,6 +17,7 @@ from penstock.control.policies.call_order import CallsStanding
 from penstock.deprecation import warn_deprecated
 from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
+from penstock.plan.notes import Note
 from penstock.provenance import Backtest, Why
 from penstock.settings import Settings, Tuning, tuned
 from penstock.spark.declaring.declared import LANE_VIEWS, Declared
@@ -393,13 +394,12 @@ class Engine:
     @property
     def warnings(self) -> list[str]:
         """Return warnings: what is declared, allowed, and rarely meant; each begins with the name of a view or table."""
-        names = self._declared.names
-        return [
-            f"{name}: {text}"
-            for name, texts in self._declared.warnings.items()
-            if names.get(name.upper()) == name
-            for text in texts
-        ]
+        return [f"{name}: {text}" for name, text in self._declared.told if not isinstance(text, Note)]
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what documented choices do to views, such as `STATE_TTL`; each begins with the name of a view."""
+        return [f"{name}: {text}" for name, text in self._declared.told if isinstance(text, Note)]
 
     @property
     def refused_rules(self) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from penstock.monitor.book import stream_state
+from penstock.monitor.figures import inserted_into
 from penstock.spark.execution import Execution
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.lane import Lane
@@ -114,6 +115,8 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "errors": dict(totals.view_errors),
         "views": len(query.plans.views) + len(query.plans.windows) + len(query.plans.running),
         "selections": len(query.plans.views),
+        "inserts": sum(inserted_into(name) is not None for name in query.plans.views),
+        "tuples_before": run.status_file.tuples_before.get(query.stream, 0),
         "running": len(query.plans.running),
         "windows": {},
         "overflowed": {},

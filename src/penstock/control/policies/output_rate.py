@@ -413,7 +413,8 @@ class _Join:
         lost = ""
         if best.runner_up is not None:
             figures["runner_up_seconds"] = best.runner_up.seconds
-            lost = f"; in the runner-up {best.runner_up.reason}"
+        if best.lost:
+            lost = f"; in the runner-up {best.lost}"
         reason = (
             f"one second of the streams is predicted to take {best.seconds:.3g} s instead of {before:.3g} s, "
             f"{1 - best.seconds / before:.1%} less, threshold {self.gate.settings.threshold:.1%}{lost}"

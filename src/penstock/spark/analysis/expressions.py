@@ -354,7 +354,13 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
         )
     if condition == "UNRESOLVED_ROUTINE":
         name = parameters.get("routineName", "").strip("`")
-        return UnknownNameError(f"Function {name} does not exist{meant(name, F.__all__)}", text, start, end)
+        near = meant(name, F.__all__)
+        own = (
+            " The option --functions, or Engine.function, registers a function of your own."
+            if near == "."
+            else ""
+        )
+        return UnknownNameError(f"Function {name} does not exist{near}{own}", text, start, end)
     message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)

@@ -323,6 +323,13 @@ class Declared:
             if isinstance(view.definition, DeadlineDefinition)
         }
 
+    @property
+    def told(self) -> Iterator[tuple[str, str]]:
+        """Warnings, and notes (`Note`), each with the name of the view or table."""
+        for name, texts in self.warnings.items():
+            if self.names.get(name.upper()) == name:
+                yield from ((name, text) for text in texts)
+
     def reading(self, stream: str) -> list[str]:
         """The names of all views that read a stream: those on it, joins of it and those with a deadline."""
         return [

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import DuplicateNameError, InputError
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.optimizer.paper_orders import lacking_formula
+from penstock.plan.notes import Note
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
@@ -32,8 +33,8 @@ from penstock.spark.declaring.retaining import retain_views
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import (
-    cumulating_warning,
-    state_warning,
+    cumulating_note,
+    state_note,
 )
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings
@@ -66,10 +67,10 @@ from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
 
-#: what the user has to know of a view, by the kind of its definition
-_WARNINGS: Mapping[type, Callable[[Query], str | None]] = {
-    WindowDefinition: cumulating_warning,
-    RunningDefinition: state_warning,
+#: what is worth knowing of a view, by the kind of its definition
+_NOTES: Mapping[type, Callable[[Query], str | None]] = {
+    WindowDefinition: cumulating_note,
+    RunningDefinition: state_note,
 }
 
 
@@ -168,11 +169,11 @@ class ViewBinding:
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
         for name in written:
-            warning = _WARNINGS.get(type(staged.views[name].definition))
-            if warning is None:
+            note = _NOTES.get(type(staged.views[name].definition))
+            if note is None:
                 continue
-            if (told := warning(flatten(staged.views[name].query, staged.queries))) is not None:
-                staged.warnings.setdefault(name, []).append(told)
+            if (told := note(flatten(staged.views[name].query, staged.queries))) is not None:
+                staged.warnings.setdefault(name, []).append(Note(told))
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:

@@ -13,6 +13,7 @@ from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
 from penstock.sql.script.statements import Query
+from penstock.sql.text.intervals import length_text
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name, key_name
 
@@ -51,15 +52,17 @@ def explain_windows(windows: CompiledWindows, said: Mapping[str, Sequence[str]] 
                 )
                 kept = f"its state grows with its partitions{ties}"
             if operator.ttl is not None:
-                kept = f"a group leaves the state after {operator.ttl / 1e6:g} s of event time without tuples"
+                kept = (
+                    f"a group leaves the state after {length_text(operator.ttl)} of event time without tuples"
+                )
             if operator.session is not None:
-                kept = f"a session leaves the state {operator.session.history / 1e6:g} s after it is final"
+                kept = f"a session leaves the state {length_text(operator.session.history)} after it is final"
             lines.append(f"  running group {plan.id}{keys}: {kept}")
             lines += _explained_views(windows, operator.views, keyed, said)
             continue
         conditions = len(plan.selections)
         shared = f", each tuple aggregated once for {conditions} conditions" if conditions > 1 else ""
-        lines.append(f"  window group {plan.id}: panes of {plan.pane / 1e6:g} s{keys}{shared}")
+        lines.append(f"  window group {plan.id}: panes of {length_text(plan.pane)}{keys}{shared}")
         lines += _explained_views(windows, operator.views, keyed, said)
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window and running views in total"]
@@ -125,18 +128,18 @@ def state_words(query: Query) -> str | None:
     if ttl is None:
         return f"the state keeps every group; only disk space limits it. {_TTL.format('groups')}"
     return (
-        f"a group without tuples for {ttl / 1e6:g} s of event time leaves the state, and its row is final. If the group "
+        f"a group without tuples for {length_text(ttl)} of event time leaves the state, and its row is final. If the group "
         "gets tuples later, it starts from zero, and a new row replaces that one."
     )
 
 
-def state_warning(query: Query) -> str | None:
-    """What the user has to decide about the state of a view: whether its groups need the hint STATE_TTL; None: nothing.
+def state_note(query: Query) -> str | None:
+    """What is worth knowing of the state of a view: that its groups may need the hint STATE_TTL; None: nothing.
 
     Args:
         query: the view's query, flattened.
     """
-    # beneath a view over a running one the groups are limited, and that view has its own warning
+    # beneath a view over a running one the groups are limited, and that view has its own note
     if not isinstance(query, WindowQuery) or not query.keys or query.gap is not None or query.is_over_running:
         return None
     ranking, limited = query.ranking, query.hints.state_ttl is not None
@@ -144,7 +147,7 @@ def state_warning(query: Query) -> str | None:
     return state_words(query) if is_one_row and not limited else None
 
 
-def cumulating_warning(query: Query) -> str | None:
+def cumulating_note(query: Query) -> str | None:
     """That the hint CUMULATE changes the answer of a window view beside Spark's; None: the view has no such hint.
 
     Args:
@@ -167,10 +170,10 @@ def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | No
         how: of a view over another one, which has no bound of its own: how it follows the rows of that.
     """
     windows, bound = view.plan.windows, view.plan.bound
-    every = "" if windows.slide == windows.size else f" every {windows.slide / 1e6:g} s"
-    start = "" if not windows.start else f" from {windows.start / 1e6:g} s"
+    every = "" if windows.slide == windows.size else f" every {length_text(windows.slide)}"
+    start = "" if not windows.start else f" from {length_text(windows.start)}"
     if windows.is_cumulating:
-        every = f" every {windows.slide / 1e6:g} s, each since a multiple of that length"
+        every = f" every {length_text(windows.slide)}, each since a multiple of that length"
     expressions = {each.name: each.expression for each in view.derived}
 
     def call(each: Aggregate) -> str:
@@ -194,9 +197,9 @@ def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | No
         return f"ranking: {_ranking(view.plan.ranking, expressions)}{having}{again}"
     if view.plan.is_running:
         again = "" if how is None else f" {how};"
-        sessions = "" if view.plan.gap is None else f" by sessions with a gap of {view.plan.gap / 1e6:g} s"
+        sessions = "" if view.plan.gap is None else f" by sessions with a gap of {length_text(view.plan.gap)}"
         return f"running results{sessions};{again} {aggregates or 'no aggregate'}{having}"
-    told = f"windows of {windows.size / 1e6:g} s{every}{start}; {aggregates or 'no aggregate'}{having}"
+    told = f"windows of {length_text(windows.size)}{every}{start}; {aggregates or 'no aggregate'}{having}"
     if how is not None:
         return told
     most = f"at most {100 * bound.delta:g} % of early answers are off by {error} or more"

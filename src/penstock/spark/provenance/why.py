@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from penstock.errors import InputError, UnknownNameError, UnsupportedError
 from penstock.monitor.figures import shortened
 from penstock.monitor.folder import folder_layout, quarantined_records
+from penstock.plan.joins import JoinPlan, OptionalJoin
 from penstock.provenance import Conjunct, Partners, Why
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.declaring.view_binding import columns_beneath
@@ -344,4 +345,17 @@ def _with_partners(
             sides[target.number] = versions
         whole = joined_rows(plan, [sides[number] for number in range(len(plan.relations))])
         joined = (whole.where(ASKED) if is_version or is_looked_up else whole).count()
-    return replace(told, partners=tuple(found), joined=joined)
+    return replace(
+        told, partners=tuple(found), joined=joined, notes=(*told.notes, *_alone(plan, found, joined))
+    )
+
+
+def _alone(plan: JoinPlan, found: Sequence[Partners], joined: int | None) -> Iterator[str]:
+    """Yield why a tuple without a partner is in the rows of an outer join."""
+    if not joined:
+        return
+    missing = ", ".join(each.input for each in found if each.count == 0)
+    if missing and plan.kind is OptionalJoin.ANTI:
+        yield f"no tuple of {missing} meets the condition, so the row is in the result of the {plan.kind}"
+    elif missing:
+        yield f"no tuple of {missing} meets the condition, so the columns of {missing} are NULL in the joined row"

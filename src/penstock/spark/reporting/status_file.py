@@ -44,6 +44,8 @@ class StatusFile:
         self._every = every_seconds
         document = read_status(layout)
         self._before: dict[str, Mapping[str, int]] = {}
+        #: tuples of each stream that earlier runs have read
+        self.tuples_before: dict[str, int] = {}
         self.book = StatusBook(document)
         _recall(self.book, layout, document)
         self.book.update(pid=os.getpid(), checkpoint=str(layout.checkpoint))
@@ -57,6 +59,7 @@ class StatusFile:
         """Counts the batches of a stream that earlier runs have published and told nobody of."""
         published = catch_up(self.book, self._layout, stream)
         self._before[stream] = published.view_pairs
+        self.tuples_before[stream] = self.book.stream(stream).get("tuples", 0)
 
     def begin_lane(self, lane: str) -> None:
         """Likewise of the cuts of a lane."""

@@ -122,8 +122,6 @@ class Follower:
         self._feeds: dict[Feed, ViewFeed] = {}
         self._current: CurrentFeeds | None = None
         self._seen_views = -1
-        #: rows that this run has delivered; of targets that take frames nobody counts them
-        self._rows = 0
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"penstock-sink-{name}")
 
     def start(self) -> None:
@@ -217,8 +215,6 @@ class Follower:
                 self._guarded(partial(target.deliver, due.delivery))
                 failpoint("sink_delivered", due.delivery.number)
                 self._retries.succeeded()
-                if not self.sink.takes_frames:
-                    self._rows += due.delivery.count
                 if not due.is_full:
                     next_at = time.monotonic() + self.sink.every_seconds
                 # the commit that plans the next delivery says that this one is made
@@ -246,7 +242,7 @@ class Follower:
             publications = self._context.publications
             find = publications.newest if is_latest else publications.oldest
             places = {each: find(each) for each in current.list()}
-            mark = Mark.new(current.number, places)
+            mark = Mark.new(current.number, places, is_counted=not self.sink.takes_frames)
             self._context.marks.put(self._where, mark)
             self._context.events.record(
                 "sink_began", sink=self.name, view=self.sink.view, begin=self.sink.begin
@@ -354,7 +350,9 @@ class Follower:
 
     def _behind(self, due: _Next) -> Mark:
         places = {**due.mark.places, due.planned.feed: due.planned.end}
-        return replace(due.mark, delivered=due.delivery.number, places=places, planned=None)
+        # of targets that take frames nobody counts rows
+        sent = None if due.mark.sent is None or self.sink.takes_frames else due.mark.sent + due.delivery.count
+        return replace(due.mark, delivered=due.delivery.number, places=places, planned=None, sent=sent)
 
     def _opened(self, mark: Mark) -> Target:
         folder = self._context.layout.local / "sinks" / on_disk(self.name)
@@ -386,7 +384,7 @@ class Follower:
             "kind": self.sink.kind,
             "promise": self.sink.promise,
             "deliveries": mark.delivered + 1,
-            "rows": None if self.sink.takes_frames else self._rows,
+            "rows": mark.sent,
             "backlog": behind,
             "backlog_since": since or None,
         }

@@ -28,6 +28,7 @@ from penstock.spark.sinks import options
 from penstock.spark.sinks.delivery import Delivery, Mode
 from penstock.spark.sinks.digests import Digests
 from penstock.spark.sinks.lengths import seconds
+from penstock.spark.sinks.options import example
 from penstock.spark.sinks.providers import Opens, Promise, SinkTable, TargetHome
 from penstock.spark.sinks.published import Limits
 from penstock.spark.sinks.templates import Template, objects_of
@@ -225,7 +226,7 @@ class HttpProvider:
         preset = options.choice(table, "preset", ("none", "slack", "pagerduty"))
         url = table.options.get("url") or (_PAGERDUTY_URL if preset == "pagerduty" else None)
         if url is None:
-            raise InputError(f"table {table.name}: set the option url")
+            raise InputError(f"table {table.name}: set the option url. {example('url')}")
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise SqlError(
                 f"table {table.name}: url must begin with http:// or https://", *table.statement.at("url")
@@ -272,7 +273,7 @@ def _templates(table: SinkTable, preset: str) -> tuple[Template, Template]:
     elif preset == "pagerduty":
         key = table.options.get("routingkey")
         if not key:
-            raise InputError(f"table {table.name}: set the option routing_key")
+            raise InputError(f"table {table.name}: set the option routing_key. {example('routing_key')}")
         severity = options.choice(table, "severity", _SEVERITIES)
         payload = {"source": "penstock", "severity": severity}
         event = {"routing_key": key, "event_action": "trigger"}

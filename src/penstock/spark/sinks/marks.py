@@ -39,6 +39,7 @@ class Mark:
         delivered: number of the last delivery; -1: none.
         places: behind the last delivered row of each feed, in the order of the feeds.
         planned: the next delivery; None: nothing is planned.
+        sent: rows that were delivered; None where nobody counts them, as in a ledger of before.
     """
 
     id: str
@@ -46,11 +47,12 @@ class Mark:
     delivered: int = -1
     places: Mapping[Feed, Place] = field(default_factory=dict)
     planned: Planned | None = None
+    sent: int | None = None
 
     @classmethod
-    def new(cls, since: int, places: Mapping[Feed, Place]) -> Self:
-        """The mark of a follower that begins."""
-        return cls(uuid.uuid4().hex, since, -1, places)
+    def new(cls, since: int, places: Mapping[Feed, Place], *, is_counted: bool = True) -> Self:
+        """The mark of a follower that begins; `is_counted`: whether it counts rows."""
+        return cls(uuid.uuid4().hex, since, -1, places, sent=0 if is_counted else None)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -64,6 +66,7 @@ class Mark:
             None
             if planned is None
             else Planned(Feed(**planned["feed"]), Place(**planned["end"]), planned["definition"]),
+            document.get("sent"),
         )
 
     def document(self) -> dict[str, Any]:
@@ -75,6 +78,7 @@ class Mark:
             "delivered": self.delivered,
             "feeds": feeds,
             "planned": None if self.planned is None else asdict(self.planned),
+            "sent": self.sent,
         }
 
 

@@ -11,6 +11,9 @@ from penstock.errors import ConnectionFailedError, InputError, SqlError
 from penstock.spark.sinks.delivery import refuse_missing
 from penstock.spark.sinks.providers import SinkTable
 
+#: values of options in messages
+_EXAMPLES = {"path": "/data/alerts", "url": "https://host/path", "dbtable": "alerts", "table": "alerts"}
+
 
 def required(table: SinkTable, option: str) -> str:
     """The value of an option.
@@ -20,8 +23,14 @@ def required(table: SinkTable, option: str) -> str:
     """
     value = table.options.get(option.replace("_", ""))
     if not value:
-        raise InputError(f"table {table.name}: set the option {option}")
+        raise InputError(f"table {table.name}: set the option {option}. {example(option)}")
     return value
+
+
+def example(option: str) -> str:
+    """How a message goes on that asks for an option: 'Write it in OPTIONS, as in OPTIONS (path '...').'"""
+    name = option if option.replace("_", "").isalnum() else f"`{option}`"
+    return f"Write OPTIONS ({name} '{_EXAMPLES.get(option, '...')}')."
 
 
 def columns(table: SinkTable, option: str) -> tuple[str, ...]:

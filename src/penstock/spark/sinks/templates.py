@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import InputError, UnknownNameError, meant
 from penstock.spark.results.json_columns import json_lines
 
 _PLACE = re.compile(r"\$\{([^{}]*)\}")
+#: a text of JSON, or a place outside of one
+_TEXT_OR_PLACE = re.compile(rf'"(?:[^"\\]|\\.)*"|{_PLACE.pattern}', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,21 @@ class Template:
             names: what places may name.
 
         Raises:
-            InputError: it is no JSON.
+            InputError: it is no JSON, as where a place stands outside of quotes.
             UnknownNameError: a place names something else.
         """
+        bare = _bare_place(text)
+        quoted = "" if bare is None else f'A column stands in quotes: write "{bare}" instead of {bare}.'
+        for name in _PLACE.findall(text):
+            if name not in names:
+                near = meant(name, names).removesuffix(".")
+                told = f"template names {name}, which does not exist{near}; existing: {', '.join(names)}"
+                raise UnknownNameError(f"{told}. {quoted}" if quoted else told)
         try:
             body = json.loads(text)
         except ValueError as error:
-            raise InputError(f"template is no JSON: {error}") from error
-        for name in _PLACE.findall(text):
-            if name not in names:
-                raise UnknownNameError(
-                    f"template names {name}, which does not exist; existing: {', '.join(names)}"
-                )
+            told = f"template is no JSON: {error}"
+            raise InputError(f"template is no JSON. {quoted}" if quoted else told) from error
         return cls(body)
 
     @property
@@ -61,6 +66,11 @@ class Template:
     def filled(self, values: Mapping[str, Any]) -> bytes:
         """The body with values, JSON values by name, in its places."""
         return json.dumps(_filled(self.body, values), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _bare_place(text: str) -> str | None:
+    """The first place of a template that stands outside of JSON's texts."""
+    return next((found[0] for found in _TEXT_OR_PLACE.finditer(text) if found[0].startswith("$")), None)
 
 
 def objects_of(rows: pa.Table) -> list[dict[str, Any]]:

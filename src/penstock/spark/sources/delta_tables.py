@@ -162,7 +162,10 @@ def _opened(
         message = f"table {table.name}: source delta needs the package deltalake. Install penstock[delta]."
         raise UnsupportedError(message, *table.at("using"))
     if "path" not in options:
-        raise SqlError(f"table {table.name}: set the option path", *table.at())
+        raise SqlError(
+            f"table {table.name}: set the option path. Write OPTIONS (path '/data/{table.name}').",
+            *table.at(),
+        )
     path = absolute(options["path"])
     if "://" in path:
         raise UnsupportedError(

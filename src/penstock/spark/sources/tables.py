@@ -399,7 +399,9 @@ def _check_arrival(table: CreateTable, event_time: str | None) -> None:
 def _path(spark: SparkSession, table: CreateTable, options: dict[str, str], *, is_stream: bool = True) -> str:
     path = options.pop("path", None)
     if path is None:
-        raise InputError(f"table {table.name}: set the option path")
+        raise InputError(
+            f"table {table.name}: set the option path. Write OPTIONS (path '/data/{table.name}')."
+        )
     check_path(table, path)
     if (address := object_address(path)) is not None:
         try:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import JoinHost
 from penstock.plan.joins import JoinInput, JoinOutput, JoinPlan, Lookup, OptionalJoin
+from penstock.plan.notes import Note
 from penstock.plan.spark_types import spark_name
 from penstock.sql.conditions.dropped_escapes import pattern_warnings
 from penstock.sql.conditions.parsing import parse_condition
@@ -29,6 +30,7 @@ from penstock.sql.joins.said import inner_now, parted, said_conditions
 from penstock.sql.joins.streams import bound_streams, refuse_unjoined
 from penstock.sql.joins.texts import selected_from, written
 from penstock.sql.joins.user_predicates import UserPredicates
+from penstock.sql.text.intervals import length_text
 from penstock.sql.text.lexing import enclosed, quote
 from penstock.sql.text.placed import PlacedText
 
@@ -169,9 +171,9 @@ def _left_out(query: JoinQuery, plan: JoinPlan) -> Iterator[str]:
     """Yield what STATE_TTL leaves out."""
     if query.hints.state_ttl is None:
         return
-    length = f"{query.hints.state_ttl / 1e6:g} s"
+    length = length_text(query.hints.state_ttl)
     counted = f" Pairs up to {length} further apart are counted (beyond_ttl)." if plan.wider else ""
-    yield (
+    yield Note(
         f"STATE_TTL: on the sides that no condition bounds, event times of joined rows are at most {length} apart; other pairs are left out."
         f"{counted}"
     )

@@ -139,6 +139,12 @@ class _JoinSplitter(VersionSplitter):
                 raise self._unsupported("USING in a FULL JOIN", instead=instead)
             return replace(found, using=self._using())
         if not self.accept(TokenType.ON):
+            if found.match is not None:
+                message = (
+                    f"A{found.word.article} {found.word} needs ON with an equality, as in ON {before[0].alias}.key = {found.alias}.key: the newest row is "
+                    "that of a key."
+                )
+                raise found.clause.error(UnsupportedError, message)
             message = (
                 f"No condition joins {found.alias}. A cross join is not supported: add ON and a condition on columns "
                 f"of {found.alias} and {before[0].alias if len(before) == 1 else 'an input before it'}. {ALLOWED_JOIN}"

@@ -18,6 +18,7 @@ from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, row_text
 from penstock.sql.joins.times import Difference, EventTimes, Length
 from penstock.sql.text.hints import Hints
+from penstock.sql.text.intervals import length_text
 from penstock.sql.text.lexing import quote
 
 
@@ -143,7 +144,7 @@ def bound_streams(
             _note(known, [*filled, *after])
         if bounds.is_contradictory:
             message = (
-                f"STATE_TTL keeps event times at most {ttl / 1e6:g} s apart, which contradicts the bounds of the conditions; "
+                f"STATE_TTL keeps event times at most {length_text(ttl)} apart, which contradicts the bounds of the conditions; "
                 "no rows can match. Write a longer time."
             )
             raise _of_hint(message, inputs, hints)

@@ -361,7 +361,10 @@ class StatementParser(Cursor):
 
     def _declared_name(self) -> str:
         self.name_place = self.place()
-        name = self.name("A name")
+        if self.kind() is TokenType.STRING:
+            text = self.tokens[self.position].text
+            raise self.fail(f"A string cannot be a name. Quote names with backticks: `{text}`.")
+        name = self.name("a name")
         if self.kind() is TokenType.DOT:
             raise self.fail("Names of tables and views have one part, without dots.", UnsupportedError)
         return name

@@ -10,7 +10,7 @@ from penstock.errors import InputError, SqlError
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.intervals import microseconds_of
+from penstock.sql.text.intervals import OF_THE_CALENDAR, microseconds_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.query import WindowQuery
@@ -92,6 +92,8 @@ class Retain:
         microseconds = microseconds_of("'" + length.replace("'", "") + "'")
         if microseconds is None or microseconds <= 0:
             message = f"{what} needs a length of time above 0 in weeks to microseconds, such as '30 days'; got '{length}'."
+            if OF_THE_CALENDAR.search(length):
+                message = f"{what} cannot have months or years, whose lengths differ. Write days, such as '30 days'; got '{length}'."
             raise SqlError(message, text, start, end)
         return cls(microseconds / 1e6, text, start, end)
 

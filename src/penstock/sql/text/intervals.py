@@ -35,7 +35,8 @@ _LONG_MAX = 2**63 - 1
 _MOST_GAP_DAYS = 36_500
 _WITHOUT_UNIT = re.compile(r"\s*[+-]?\s*\d+(\.\d+)?\s*", re.ASCII)
 _WORD = re.compile(r"[^\W\d_]+")
-_OF_THE_CALENDAR = re.compile(r"\d\s*(months?|quarters?|years?)(?![a-z])", re.IGNORECASE | re.ASCII)
+#: lengths that differ
+OF_THE_CALENDAR = re.compile(r"\d\s*(months?|quarters?|years?)(?![a-z])", re.IGNORECASE | re.ASCII)
 
 
 def microseconds_of(literal: str) -> int | None:
@@ -51,6 +52,24 @@ def microseconds_of(literal: str) -> int | None:
         return _bounded(int(match[1] + match[2]))
     length = _spelled(literal)
     return None if length is None else _bounded(length)
+
+
+def length_text(microseconds: int) -> str:
+    """Format a length of time as scripts write it.
+
+    Example:
+        >>> length_text(600_000_000), length_text(5_400_000_000), length_text(1_500_000)
+        ('10 minutes', '1 hour 30 minutes', '1.5 seconds')
+    """
+    parts, rest = [], abs(microseconds)
+    for unit in ("day", "hour", "minute"):
+        count, rest = divmod(rest, UNIT_MICROSECONDS[unit])
+        if count:
+            parts.append(f"{count} {unit}{'' if count == 1 else 's'}")
+    if rest or not parts:
+        seconds = f"{rest / 1e6:.9g}"
+        parts.append(f"{seconds} second{'' if seconds == '1' else 's'}")
+    return f"{'-' if microseconds < 0 else ''}{' '.join(parts)}"
 
 
 def length_of(literal: str) -> int:
@@ -94,7 +113,7 @@ def _fault(literal: str, allowed: str) -> str:
     text = string(literal)
     if _WITHOUT_UNIT.fullmatch(text):
         return f"needs a unit, such as '{text.strip()} seconds'"
-    if _OF_THE_CALENDAR.search(text):
+    if OF_THE_CALENDAR.search(text):
         return "cannot have months or years, whose lengths differ; write days, such as '30 days'"
     units = [f"{unit}{plural}" for unit in UNIT_MICROSECONDS for plural in ("s", "")]
     words = (word for word in _WORD.findall(text) if word.lower() not in (*units, "interval"))

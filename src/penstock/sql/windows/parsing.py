@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import ALL_TIME, Windows
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.intervals import length_text
 from penstock.sql.text.lexing import name_of, own_name, spelling, tokenize, without_parentheses
 from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
 from penstock.sql.windows.aggregate_calls import AggregateCall, is_aggregate
@@ -129,7 +130,7 @@ class _WindowParser:
             )
             raise window.clause.error(SqlError, message)
         if length <= windows.size or length % windows.size:
-            message = f"CUMULATE: the length of time must be a multiple of the window's {windows.size / 1e6:g} s, and longer."
+            message = f"CUMULATE: the length of time must be a multiple of the window's {length_text(windows.size)}, and longer."
             raise SqlError(message, window.clause.script, *self.parts.hints.places["CUMULATE"])
         return Windows(length, windows.slide, windows.start, is_cumulating=True)
 

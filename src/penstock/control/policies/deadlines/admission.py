@@ -20,7 +20,8 @@ class ViewLoad:
         asked: share of a processor that working all of its windows out takes.
         least: likewise if as many are lost as LOSS lets.
         seconds: a window takes.
-        available: from when a window is noticed to its deadline, seconds.
+        available: from when a window is noticed to its deadline, seconds; negative where it is noticed later than that.
+        lag: from the arrival of a window's last tuple to when the window is noticed, seconds.
     """
 
     k: int
@@ -29,6 +30,7 @@ class ViewLoad:
     least: float
     seconds: float
     available: float
+    lag: float = 0.0
 
     @property
     def is_hopeless(self) -> bool:

@@ -126,7 +126,7 @@ class QueryState:
         seconds, least = demand.whole * self.forecast.hop, demand.whole - demand.allowed
         available = self.bound.query.deadline - lag
         return ViewLoad(
-            loss.k, loss.m, *(round(each, 6) for each in (demand.whole, least, seconds, available))
+            loss.k, loss.m, *(round(each, 6) for each in (demand.whole, least, seconds, available, lag))
         )
 
     def own(self, seconds: float) -> float:

@@ -12,9 +12,7 @@ from penstock.optimizer.join_model import StepFigures
 from penstock.plan.joins import JoinOrder, JoinPlan, OptionalJoin, ProbeStep
 from penstock.spark.lanes.joins.grid import shares_of
 from penstock.spark.lanes.joins.orders import first_order
-
-#: share of the time by which the runner-up must be worse to be told of
-_ALIKE = 0.0005
+from penstock.sql.text.intervals import length_text
 
 
 def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Iterator[str]:
@@ -42,12 +40,12 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
         left, right = plan.inputs[bound.left].alias, plan.inputs[bound.right].alias
         if plan.looks_back_forever:
             kept = "the newest row of each key remains" if plan.keeps_newest else "all rows remain"
-            yield f"  the newest row of {right} by its key, {-bound.upper / 1e6:g} s or more before {left}"
+            yield f"  the newest row of {right} by its key, {length_text(-bound.upper)} or more before {left}"
             yield f"  of rows of {right} beyond the history, {kept}"
         else:
-            yield f"  {right} is {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s later than {left}"
+            yield f"  {right} is {length_text(bound.lower)} to {length_text(bound.upper)} later than {left}"
     for bound in plan.wider:
-        yield f"  STATE_TTL: pairs {bound.lower / 1e6:g} s to {bound.upper / 1e6:g} s apart that the bound leaves out are counted"
+        yield f"  STATE_TTL: pairs {length_text(bound.lower)} to {length_text(bound.upper)} apart that the bound leaves out are counted"
     for lookup in plan.lookups:
         texts = {column.name: column.text for each in plan.relations for column in each.columns}
         sides = [
@@ -137,10 +135,8 @@ def standing_document(
 
 
 def _runner_up(standing: JoinStanding) -> str | None:
-    """Why the runner-up lost; None where it would take as long."""
-    other, best = standing.best.runner_up, standing.best
-    is_worse = standing.is_known and other is not None and other.seconds > best.seconds * (1 + _ALIKE)
-    return other.reason if is_worse and other is not None else None
+    """Why the runner-up lost; None where nothing tells them apart."""
+    return (standing.best.lost or None) if standing.is_known else None
 
 
 def _predicates(standing: OperatorsStanding | None) -> dict[str, Any]:
