@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from joined_inputs import answered, multiset
+from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -132,7 +133,7 @@ AWKWARD = {
     "case": "SELECT S.ID, A.Word AS w, b.WORD FROM s LEFT JOIN T A ON S.BIG = a.Big LEFT JOIN t B ON A.id = b.ID",
     "stars": "SELECT * FROM s LEFT JOIN renamed r ON s.id = r.rid LEFT JOIN others o ON s.big = o.oid",
     "of_one": "SELECT b.*, s.id AS sid, a.id AS a FROM s LEFT JOIN t a ON s.id = a.id LEFT JOIN t b ON s.big = b.big",
-    "using": "SELECT id, a.word, b.x FROM s LEFT JOIN t a USING (id) LEFT JOIN t b USING (id, big)",
+    "using": "SELECT id, a.word, b.x FROM s LEFT JOIN t a USING (id) LEFT JOIN t b USING (id)",
     "star_using": "SELECT * FROM s LEFT JOIN named n USING (id) LEFT JOIN sized z USING (big)",
     "not_true": "SELECT s.id, a.id AS a, b.id AS b FROM s LEFT JOIN t a ON s.big = a.big LEFT JOIN t b ON s.id = b.id WHERE NOT (a.x > b.x)",
     "either": "SELECT s.id, a.id AS a, b.id AS b FROM s LEFT JOIN t a ON s.big = a.big LEFT JOIN t b ON s.id = b.id WHERE a.x > 0 OR b.x > 0",
@@ -220,3 +221,27 @@ def test_keys_of_other_types_names_and_unknown_conditions_are_spark_s(
         assert found.columns == expected.columns, text
         assert multiset(found) == multiset(expected), text
     run.stop()
+
+
+def test_what_only_spark_computes_is_told_of_the_join_that_says_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in ("orders", "customers", "products"):
+        (tmp_path / name).mkdir()
+        pq.write_table(SCHEMAS[name].empty_table(), tmp_path / name / "0.parquet")
+    engine = Engine(spark).execute(
+        ";\n".join(
+            f"CREATE TABLE {name} USING parquet OPTIONS (path '{tmp_path / name}', {option})"
+            for name, option in {
+                "orders": "event_time 'at'",
+                "customers": "static 'true'",
+                "products": "static 'true'",
+            }.items()
+        )
+    )
+    text = (
+        "SELECT o.id FROM orders o\nLEFT JOIN customers c ON o.customer = c.id\n"
+        "LEFT JOIN products p ON o.product = p.id AND (o.id > p.category OR p.title = 'x')\nWHERE c.name = 'Ada'"
+    )
+    with pytest.raises(UnsupportedError, match=r"(?s)only Spark can compute.*line 3: "):
+        engine.view("v", text)
