@@ -36,6 +36,7 @@ from penstock.spark.storage.layout import LOG_KINDS, is_of_log
 from penstock.spark.storage.ledger_documents import commit
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.spark.tasks.worker import TaskReport
+from penstock.stores.ledger import ABSENT
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
@@ -75,7 +76,7 @@ class BackfillLane(HistoryLane):
         keeper: of the stream's log, which is not complete before the lane has finished.
     """
 
-    part = "backfill"
+    part = "backfills"
 
     def __init__(self, context: LaneContext, keeper: LogKeeper) -> None:
         self._stream = keeper.stream
@@ -108,7 +109,7 @@ class BackfillLane(HistoryLane):
     def _try(self, missing: _Missing) -> None:
         """Makes attempts until one goes well; that none does is told."""
         context, told = self.context, {"lane": self.name, "views": missing.views}
-        retries = Retries(self._stream, self.part, context.settings, context.events, details=lambda: told)
+        retries = Retries(self._stream, "backfill", context.settings, context.events, details=lambda: told)
         try:
             retries.run(partial(self._make_whole, missing), self._stopping)
         except StreamFailedError as error:
@@ -152,15 +153,16 @@ class BackfillLane(HistoryLane):
         if self._stopping.is_set() or self._marks[operators[0]].exists():
             return
         began = time.perf_counter()
-        layout, stem = self.context.layout, f"backfill-{operators[0]:06d}"
-        store = BatchFiles(layout, self._stream, None, stem, *layout.staging(self.name, next(self._attempts)))
-        # what an attempt before has left goes, unless a commit that seemed to fail may name it
-        if operators[0] not in self._committing:
-            self._remove_files(store)
+        layout = self.context.layout
+        store = BatchFiles(
+            layout, self._stream, None, _stem(operators[0]), *layout.staging(self.name, next(self._attempts))
+        )
+        self._remove_files(store)
         try:
             batches, reports = self._read_again(missing, store)
         except CannotReadAgainError as error:
-            commit(settled(layout, self._stream, operators, str(error)))
+            never = settled(layout, self._stream, operators, str(error))
+            commit(never, expect=dict.fromkeys(never, ABSENT))
             self._remove_files(store)
             events.record("backfill_impossible", stream=self._stream, views=views, reason=str(error))
             return
@@ -245,11 +247,19 @@ class BackfillLane(HistoryLane):
         return batches, reports
 
     def _remove_files(self, store: BatchFiles) -> None:
+        """Removes what attempts for the same operators have left, unless a commit that seemed to fail may name it."""
+        if any(store.stem == _stem(first) for first in self._committing):
+            return
         # fails if another run has taken over, whose files these may be
         store.layout.ledger.writer.commit()
         for kind in (*LOG_KINDS, "quarantine"):
             for left in folder_of(store.layout, self._stream, kind).glob(f"{store.stem}-*.parquet"):
                 left.unlink()
+
+
+def _stem(first: int) -> str:
+    """What the names of the files begin with that are for some operators, given the first of these."""
+    return f"backfill-{first:06d}"
 
 
 def _reached(stretches: Sequence[Stretch], newest: int) -> list[int]:

@@ -238,8 +238,10 @@ class WindowLane(CutLane):
         self._corrections.jobs.cancel()
 
     def _close(self) -> None:
-        super()._close()
-        self._corrections.stop()
+        try:
+            super()._close()
+        finally:
+            self._corrections.stop()
 
     def _attempt(self) -> None:
         self._corrections.recover()
