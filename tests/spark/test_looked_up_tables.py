@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from forms import ALL
 from joined_inputs import answered, multiset
 from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
@@ -195,6 +196,7 @@ def awkward(count: int, first: int) -> pa.Table:
 def test_keys_of_other_types_names_and_unknown_conditions_are_spark_s(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    texts = AWKWARD if ALL else dict(list(AWKWARD.items())[::3])
     for name in ("s", "t"):
         (tmp_path / name).mkdir()
     pq.write_table(awkward(9, 0), tmp_path / "t" / "0.parquet")
@@ -211,10 +213,10 @@ def test_keys_of_other_types_names_and_unknown_conditions_are_spark_s(
         + ("event_time 'at')" if name == "s" else "static 'true')")
         for name in ("s", "t", *NARROW)
     )
-    run = answered(Engine(spark).execute(script).add_views(AWKWARD), tmp_path / "out")
+    run = answered(Engine(spark).execute(script).add_views(texts), tmp_path / "out")
     for name in ("s", "t", *NARROW):
         spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
-    for name, text in AWKWARD.items():
+    for name, text in texts.items():
         # a text that is no number equals none, where Spark would stop
         expected = spark.sql(re.sub(r"(\w\.word) = b.tiny|(?<=s.big = )(b.word)", _tried, text))
         found = run.results(name)
