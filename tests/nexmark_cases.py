@@ -82,6 +82,9 @@ def _plain(value: object) -> object:
         return _plain(value["start"])
     if isinstance(value, dt.datetime):
         return value.timestamp()
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        # a sum of whole numbers is as wide as 128 bits in DuckDB
+        return int(value)
     if isinstance(value, (Decimal, float)):
         return f"{value:.10g}"
     return value

@@ -28,7 +28,7 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.lookups import only_spark_computes, with_lookups
-from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.query import JoinQuery, JoinWord
 from penstock.sql.text.lexing import enclosed
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
@@ -266,7 +266,10 @@ def define_join(
     known = {each.name.upper(): each for each in relations}
     plan, warnings = bind_join(flat, name, known, host, functions)
     if plan.optional and plan.residual:
-        source = with_lookups(flat, known).outer
+        # WHERE may have made an inner join of the first LEFT JOIN
+        aliases = {plan.inputs[number].alias for number in plan.optional}
+        own = (each for each in flat.sources if each.word is not JoinWord.INNER and each.alias in aliases)
+        source = next(own, with_lookups(flat, known).outer)
         assert source is not None, "it has an optional input"
         raise only_spark_computes(source.word, source.on or source.clause)
     refuse_reserved(name, [output.name for output in plan.outputs])

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from penstock.operators.joins.changes import DELETE, OP
 from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
@@ -72,7 +73,9 @@ def computed_frame(spark: SparkSession, task: CellTask, places: Sequence[Place])
     marks = MARKS if plan.withdraws else ()
     schema = spark_schema(pa.schema([*((name, types[name]) for name in task.columns), *marks]))
     joined = spark.range(0, len(places), 1, len(places)).mapInArrow(join, schema)
-    judged = joined.select("*", _verdict(spark, plan).alias(_VERDICT)).where(F.col(_VERDICT) != 0)
+    judged = joined.select("*", _verdict(spark, plan, task.has_changed).alias(_VERDICT)).where(
+        F.col(_VERDICT) != 0
+    )
     # mapInArrow looks columns up by name and does not quote
     outputs = [
         (F.col(quoted(each.column)) if each.column is not None else tried(spark, each.text)).alias(
@@ -129,8 +132,24 @@ def _leave(path: Path, steps: Sequence[StepCount], work: Sequence[Work], seconds
     path.write_text(json.dumps(told))
 
 
-def _verdict(spark: SparkSession, plan: JoinPlan) -> Column:
-    conditions = (*plan.residual, *plan.filters)
+def _verdict(spark: SparkSession, plan: JoinPlan, has_changed: bool) -> Column:
+    """Whether joined rows are matches.
+
+    A row is withdrawn by its name, whatever WHERE says of a static table that has changed: as it was before, it may have been published.
+    """
+    verdict = _judged(spark, (*plan.residual, *plan.filters))
+    if not has_changed:
+        return verdict
+    lasting = _judged(spark, [text for text in plan.filters if not _reads_a_table(plan, text)])
+    return F.when(F.col(OP) == DELETE, lasting).otherwise(verdict)
+
+
+def _reads_a_table(plan: JoinPlan, text: str) -> bool:
+    tables = (each for each in plan.relations if each.is_static)
+    return any(quoted(column.name)[1:-1] in text for each in tables for column in each.columns)
+
+
+def _judged(spark: SparkSession, conditions: Sequence[str]) -> Column:
     if not conditions:
         return F.lit(_MATCH)
     condition = " AND ".join(f"({each}\n)" for each in conditions)

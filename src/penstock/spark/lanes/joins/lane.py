@@ -248,6 +248,7 @@ class JoinLane(CutLane):
             store=store,
             columns=needed_columns(self.plan),
             lookups=self._lookups(cut),
+            has_changed=self.plan.withdraws and self._static.has_changed,
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=dues[0] if dues else None,
             turned_due=dues[1] if len(dues) > 1 else None,

@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 NO_TIME = "penstock.no_time"
 #: a table whose files change while it is read is read anew so often
 _ATTEMPTS = 5
+#: what is stored of a version: whether there was one before it
+_CHANGED = "changed"
 
 
 class StaticRuns:
@@ -84,6 +86,8 @@ class StaticRuns:
         self._lane = lane
         #: what could not be read, by input, while it is told already
         self._told: dict[int, str] = {}
+        #: by input whether a version was there before the one that is stored
+        self._changed: dict[int, bool] = {}
 
     def versions(self) -> dict[str, str]:
         """The version of each static input that the next cut is joined with, by its number; nothing of others is left.
@@ -156,6 +160,17 @@ class StaticRuns:
         """Why static tables are joined with in a version of before, by name."""
         return {self._tables[number].name: reason for number, reason in dict(self._told).items()}
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether a table has had another version before, with which rows may have been published."""
+        return any(map(self._is_another, self._tables))
+
+    def _is_another(self, number: int) -> bool:
+        if number not in self._changed:
+            document = STATIC.read(self._versions[number])
+            self._changed[number] = document is not None and bool(document.get(_CHANGED, False))
+        return self._changed[number]
+
     def _known(self, number: int) -> str | None:
         """The version that is stored."""
         document = STATIC.read(self._versions[number])
@@ -192,7 +207,9 @@ class StaticRuns:
                 contents[name] = store.staging(name)
                 write_run_file(contents[name], rows.append_column(NO_TIME, moment), self._laid_out(runs))
         store.put_all(contents)
-        STATIC.replace(self._versions[number], {"version": version, "files": list(contents)})
+        self._changed[number] = self._known(number) is not None
+        document = {"version": version, "files": list(contents), _CHANGED: self._changed[number]}
+        STATIC.replace(self._versions[number], document)
         below = name_below(self._layout.checkpoint, self._folder / str(number))
         store.delete([each.name for each in store.list(below) if each.name not in contents])
 

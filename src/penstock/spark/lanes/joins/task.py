@@ -132,6 +132,7 @@ class CellTask:
         turned_due: of a FULL OUTER JOIN which tuples of the second input are.
         lacks_before: tuples of the last input with an event time before this may be gone, microseconds; None: none are.
         lookups: the runs of the tables that joined rows are looked up in.
+        has_changed: whether rows may have been published with other versions of static tables.
     """
 
     plan: JoinPlan
@@ -146,6 +147,7 @@ class CellTask:
     turned_due: Due | None = None
     lacks_before: int | None = None
     lookups: tuple[TableRuns, ...] = ()
+    has_changed: bool = False
 
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
