@@ -247,11 +247,11 @@ def test_a_server_that_does_not_answer_is_told_and_gets_the_rows_later(
         ({"url": "http://h", "template": '"${town}"'}, "template names town, which does not exist"),
         (
             {"url": "http://h", "template": '{"a": ${idd}}'},
-            r'template names idd, which does not exist; did you mean id\?; existing: .*\. A column stands in quotes: write "\${idd}" instead',
+            r'template names idd, which does not exist; did you mean id\?; existing: .*\. Put a column in quotes: "\${idd}" instead',
         ),
         (
             {"url": "http://h", "template": '{"a\\"b": "${id}", "c": ${id}}'},
-            r'template is no JSON\. A column stands in quotes: write "\${id}" instead of \${id}\.',
+            r'template is no JSON\. Put a column in quotes: "\${id}" instead of \${id}\.',
         ),
         ({"url": "http://h", "headers": SECRET}, "headers is no JSON object"),
         ({"url": "http://h", "headers": "${file:/nowhere}"}, "needs the file /nowhere, which cannot be read"),

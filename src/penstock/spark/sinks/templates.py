@@ -45,7 +45,7 @@ class Template:
             UnknownNameError: a place names something else.
         """
         bare = _bare_place(text)
-        quoted = "" if bare is None else f'A column stands in quotes: write "{bare}" instead of {bare}.'
+        quoted = "" if bare is None else f'Put a column in quotes: "{bare}" instead of {bare}.'
         for name in _PLACE.findall(text):
             if name not in names:
                 near = meant(name, names).removesuffix(".")
