@@ -77,7 +77,7 @@ def test_every_window_is_sparks_over_restarts_and_late_tuples(spark: SparkSessio
         told = list(run.events("windows"))
         run.stop()
     assert sum(each["late_beyond"] for each in told) > 0, "final windows are corrected from the log"
-    assert "every 0.5 s, each since a multiple of that length" in engine.explain()
+    assert "every 0.5 seconds, each since a multiple of that length" in engine.explain()
 
 
 @pytest.mark.parametrize(
