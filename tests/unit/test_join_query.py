@@ -118,7 +118,7 @@ def test_a_join_with_the_newest_row_says_which_it_is(
         ),
         ("ASOF JOIN b MATCH_CONDITION () ON a.x = b.x", ")", "Expected a condition"),
         ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t ON a.x = b.x", "x", "Expected a closing parenthesis"),
-        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t)", "b", "No condition joins b"),
+        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t)", "b", "An ASOF JOIN needs ON with an equality"),
         (
             "RIGHT JOIN b FOR SYSTEM_TIME AS OF a.t ON a.x = b.x",
             "FOR",
