@@ -147,9 +147,7 @@ def sink_table(document: Document) -> Iterator[str]:
         rows = _NONE if sink.get("rows") is None else f"{sink['rows']:,}"
         behind = _NONE if "backlog" not in sink else counted(backlog, "batch") if backlog else "up to date"
         table = name.removesuffix(f".{view}")
-        lines.append(
-            (table, _shown(view) if inserted_into(view) is None else "INSERT INTO", state, rows, behind)
-        )
+        lines.append((table, view if inserted_into(view) is None else "INSERT INTO", state, rows, behind))
     if lines:
         yield from _table(_SINK_COLUMNS, lines)
 
