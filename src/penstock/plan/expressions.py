@@ -8,10 +8,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.plan.scalar_trees import Scalar
+
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A column computed by Spark before any row reaches Python.
+    """A column computed before any condition is judged: by Spark, or by the worker where it can compute all columns of a plan.
 
     Attributes:
         name: the column's name in the batches handed to operators.
@@ -130,6 +132,13 @@ class ExpressionHost(Protocol):
         """Whether each expression is NULL where all columns are.
 
         False where it raises there, and where it calls a user's function, which is not run to know. Raises what `types` raises.
+        """
+        ...
+
+    def trees(self, expressions: Sequence[str]) -> list[Scalar | None]:
+        """Each expression as a tree that a worker computes to the same value; None where Spark has to compute it.
+
+        Raises what `types` raises.
         """
         ...
 

@@ -29,6 +29,7 @@ from penstock.operators.ingest.condition_classes import ConditionClasses
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.outcomes import Outcomes, ToldApart
 from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
+from penstock.operators.scalars.columns import ComputedColumns
 from penstock.operators.selection.selector import SelectionPlan, Selector
 from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
 from penstock.operators.windows.event_times import EventTimes, event_times, untimed
@@ -60,6 +61,7 @@ class StreamProgram:
         tuples: what readers of the log have asked for, or None where they have not.
         definitions: which definition of each selection view answers; () where all are the first ones.
         calls: the calls of users' functions, or None where there are none.
+        computed: the derived columns that the worker computes, or None where there are none; there is no `derived` then.
     """
 
     stream: str
@@ -74,6 +76,7 @@ class StreamProgram:
     tuples: TupleProgram | None = None
     definitions: tuple[int, ...] = ()
     calls: CallsProgram | None = None
+    computed: ComputedColumns | None = None
 
     @property
     def views(self) -> list[str]:
@@ -87,17 +90,37 @@ class StreamProgram:
 
     @property
     def needed(self) -> list[str]:
-        """The columns `MapStage.process` needs, each once."""
-        return list(dict.fromkeys([*self.attributes, *self._given, *self.gathered]))
-
-    @property
-    def _given(self) -> list[str]:
-        """Those of `needed` that users' functions are given."""
-        return [] if self.calls is None else self.calls.columns
+        """The columns of the stream, and those that Spark computes, which `MapStage.process` needs, each once."""
+        return self._read_for(self.used)
 
     @property
     def gathered(self) -> list[str]:
         """Those of `needed` that are needed of tuples which satisfy no condition."""
+        return self._read_for(self.used_always)
+
+    @property
+    def observed(self) -> list[str]:
+        """The columns that `MapStage.observe_times` needs: one, or none."""
+        return [] if self.time is None else self._read_for([self.time])
+
+    @property
+    def time(self) -> str | None:
+        """The column of event times: that of the windows where there are any."""
+        return self.event_time if self.windows is None else self.windows.time
+
+    @property
+    def used(self) -> list[str]:
+        """All columns that are judged or gathered, computed ones among them, each once."""
+        return list(dict.fromkeys([*self.attributes, *self._given, *self.used_always]))
+
+    @property
+    def _given(self) -> list[str]:
+        """Those of `used` that users' functions are given."""
+        return [] if self.calls is None else self.calls.columns
+
+    @property
+    def used_always(self) -> list[str]:
+        """Those of `used` that are used of tuples which satisfy no condition."""
         wanted = [
             *(self.windows.columns if self.windows else ()),
             *(self.tuples.columns if self.tuples else ()),
@@ -109,7 +132,7 @@ class StreamProgram:
         """Columns of text that are compared only, and by their distinct values."""
         if self.plan.rules is None:
             return []
-        gathered = {*self.gathered, *self._given}
+        gathered = {*self.gathered, *self._read_for(self._given)}
         texts = [column for each in self.plan.rules.attributes if each.is_text for column in each.columns]
         return [column for column in dict.fromkeys(texts) if column not in gathered]
 
@@ -117,6 +140,10 @@ class StreamProgram:
     def wants_every_tuple(self) -> bool:
         """Whether some window operator or reader has no condition."""
         return any(each is not None and each.wants_every_tuple for each in (self.windows, self.tuples))
+
+    def _read_for(self, names: Sequence[str]) -> list[str]:
+        """The columns that are needed for some that are used, each once."""
+        return list(dict.fromkeys(names)) if self.computed is None else self.computed.read_for(names)
 
 
 def _least(one: int | None, other: int | None) -> int | None:
@@ -341,6 +368,7 @@ class MapStage:
         """
         rows = batch.num_rows
         self.raised = []
+        batch = self._completed(batch, self.program.used if is_matched else self.program.used_always)
         if is_matched and self.program.plan.names:
             told = self._match([batch.column(name) for name in self._attributes], rows, batch.column)
         else:
@@ -381,8 +409,24 @@ class MapStage:
     def observe_times(
         self, batch: pa.RecordBatch, steps: Steps | None = None, arrived: Ints | int | None = None
     ) -> None:
-        """Keeps the oldest and newest event time of tuples that are matched with nothing."""
-        self._take_in(batch, None, steps, arrived)
+        """Keeps the oldest and newest event time of tuples that are matched with nothing.
+
+        Args:
+            batch: at least the program's `observed` columns.
+            steps, arrived: as `process` takes them.
+        """
+        time = self.program.time
+        self._take_in(self._completed(batch, [] if time is None else [time]), None, steps, arrived)
+
+    def _completed(self, batch: pa.RecordBatch, used: Sequence[str]) -> pa.RecordBatch:
+        """A batch with the used columns that the worker computes."""
+        computed = self.program.computed
+        if computed is None:
+            return batch
+        began = time.perf_counter_ns()
+        completed = computed.added_to(batch, used)
+        self.counts.encode_ns += time.perf_counter_ns() - began
+        return completed
 
     def finish(self) -> StageCounts:
         """The counts of the task, all told."""
@@ -410,7 +454,7 @@ class MapStage:
     ) -> EventTimes | None:
         """The event times, looked at; gives the window operators their tuples unless these are None."""
         counts = self.counts
-        name = self.program.event_time if self.panes is None else self.panes.program.time
+        name = self.program.time
         if self.panes is None:
             if name is None:
                 return None

@@ -42,7 +42,7 @@ def compared(
     """
     sides = [_strings(column, rows).dictionary_encode() for column in (left, right)]
     distinct = [
-        pa.concat_arrays([_formed(side.dictionary, form), pa.array([instead], pa.large_string())])
+        pa.concat_arrays([formed_values(side.dictionary, form), pa.array([instead], pa.large_string())])
         for side, form, instead in zip(sides, forms, if_null, strict=True)
     ]
     number_of = pa.concat_arrays(distinct).dictionary_encode().indices.fill_null(-1).to_numpy()
@@ -76,7 +76,7 @@ def _strings(column: pa.Array | pa.ChunkedArray, rows: Rows | None) -> pa.Array:
     return pa.concat_arrays(parts)
 
 
-def _formed(values: pa.Array, form: Form) -> pa.Array:
+def formed_values(values: pa.Array, form: Form) -> pa.Array:
     """Distinct strings behind functions: those of ASCII together, others one by one."""
     if not form:
         return values

@@ -26,7 +26,10 @@ from pyspark.sql.types import (
 
 from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError, meant
 from penstock.plan.expressions import Aggregated, CommonType, Raised
+from penstock.plan.scalar_trees import Scalar
 from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
+from penstock.spark.analysis.catalyst_trees import projection
+from penstock.spark.analysis.computable import scalar_tree
 from penstock.spark.analysis.functions import ALLOWED, refusal
 from penstock.spark.analysis.gate import (
     boxed,
@@ -79,6 +82,7 @@ class SparkExpressionHost:
         self._resolved: dict[str, DataType] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._calls: dict[str, Aggregated] = {}
+        self._trees: dict[str, Scalar | None] = {}
         self.stream = f"__penstock_{uuid.uuid4().hex}"
 
     @property
@@ -124,13 +128,23 @@ class SparkExpressionHost:
         """See `ExpressionHost.may_raise`."""
 
         def answer(chunk: Sequence[str]) -> list[bool]:
-            return raising(_analyse(self._table, chunk)._jdf.queryExecution().analyzed().toJSON(), chunk)
+            return raising(_analysed_json(self._table, chunk), chunk)
 
         return _chunked(expressions, answer)
 
     def null_on_nulls(self, expressions: Sequence[str]) -> list[bool]:
         """See `ExpressionHost.null_on_nulls`."""
         return _chunked(expressions, self._null_on_nulls)
+
+    def trees(self, expressions: Sequence[str]) -> list[Scalar | None]:
+        """See `ExpressionHost.trees`."""
+        unseen = [text for text in dict.fromkeys(expressions) if text not in self._trees]
+
+        def answer(chunk: Sequence[str]) -> list[Scalar | None]:
+            return [scalar_tree(each) for each in projection(_analysed_json(self._table, chunk))]
+
+        self._trees.update(zip(unseen, _chunked(unseen, answer), strict=True))
+        return [self._trees[text] for text in expressions]
 
     def equivalent(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """See `ExpressionHost.equivalent`: the same resolved plans, or the same optimised ones."""
@@ -302,6 +316,12 @@ def _analyse(table: DataFrame, expressions: Sequence[str]) -> DataFrame:
     _analyse(table, expressions[:middle])
     _analyse(table, expressions[middle:])
     raise AssertionError("expressions fail together that do not fail alone")
+
+
+def _analysed_json(table: DataFrame, expressions: Sequence[str]) -> str:
+    """Catalyst's JSON of the analysed selection of expressions."""
+    found: str = _analyse(table, expressions)._jdf.queryExecution().analyzed().toJSON()
+    return found
 
 
 def _calling_users(plan_json: str) -> list[bool]:

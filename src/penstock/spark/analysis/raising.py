@@ -7,12 +7,9 @@ which costs time and never a wrong result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-_CATALYST = "org.apache.spark.sql.catalyst.expressions."
+from penstock.spark.analysis.catalyst_trees import Node, digits, exact_decimal, projection
 
 
 def _nodes(names: str) -> frozenset[str]:
@@ -45,15 +42,12 @@ _NEVER_RAISE = _PREDICATES | _NUMBERS | _STRINGS | _TRANSPARENT | {"AttributeRef
 #: arithmetic that raises on integers and decimals and never on floating-point numbers
 _FLOATING_ARITHMETIC = frozenset(("Add", "Subtract", "Multiply", "UnaryMinus", "UnaryPositive", "Abs"))
 
+#: those of them that decimals have enough digits for, as far as `exact_decimal` knows the type
+_EXACT = frozenset(("Add", "Subtract", "Multiply"))
+_DIVISIONS = frozenset(("Divide", "IntegralDivide", "Remainder", "Pmod"))
+
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _WIDTH = {name: rank for rank, name in enumerate(("byte", "short", "integer", "long", "float", "double"))}
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    name: str
-    fields: dict[str, Any]
-    children: tuple[_Node, ...]
 
 
 def raising(plan_json: str, expressions: Sequence[str]) -> list[bool]:
@@ -63,23 +57,10 @@ def raising(plan_json: str, expressions: Sequence[str]) -> list[bool]:
         plan_json: Catalyst's JSON of the projection's analysed plan.
         expressions: the texts it was made from, in order.
     """
-    projection = json.loads(plan_json)[0]["projectList"]
-    return [not _safe(_tree(nodes), text) for nodes, text in zip(projection, expressions, strict=True)]
+    return [not _safe(node, text) for node, text in zip(projection(plan_json), expressions, strict=True)]
 
 
-def _tree(nodes: list[dict[str, Any]]) -> _Node:
-    """The tree that Catalyst's JSON lists in preorder."""
-    remaining = iter(nodes)
-
-    def build() -> _Node:
-        fields = next(remaining)
-        children = tuple(build() for _ in range(fields["num-children"]))
-        return _Node(str(fields["class"]).removeprefix(_CATALYST), fields, children)
-
-    return build()
-
-
-def _safe(node: _Node, text: str) -> bool:
+def _safe(node: Node, text: str) -> bool:
     if not all(_safe(child, text) for child in node.children):
         return False
     if node.name in _NEVER_RAISE:
@@ -94,10 +75,27 @@ def _safe(node: _Node, text: str) -> bool:
             and "\\" not in str(pattern.fields["value"])
             and "escape" not in text.lower()
         )
-    return node.name in _FLOATING_ARITHMETIC and _type(node) in ("float", "double")
+    if node.name in _DIVISIONS:
+        return _divides_by_a_number(node)
+    kind = _type(node)
+    if kind is not None and kind.startswith("decimal"):
+        return node.name in _EXACT
+    return node.name in _FLOATING_ARITHMETIC and kind in ("float", "double")
 
 
-def _type(node: _Node) -> str | None:
+def _divides_by_a_number(node: Node) -> bool:
+    """Whether a division is by a constant that makes no value raise."""
+    divisor = node.children[1]
+    while divisor.name == "Cast":
+        (divisor,) = divisor.children
+    value = divisor.fields.get("value") if divisor.name == "Literal" else None
+    if value is None or _type(node.children[1]) not in _WIDTH:
+        return False
+    # -1 is what the smallest whole number cannot be divided by; with a remainder it can
+    return float(value) not in ((0.0, -1.0) if node.name == "IntegralDivide" else (0.0,))
+
+
+def _type(node: Node) -> str | None:
     """The type of a node's value as Catalyst's JSON names it, None where it is not evident."""
     if node.name in ("AttributeReference", "CommonExpressionRef", "Literal", "Cast"):
         kind = node.fields["dataType"]
@@ -108,13 +106,17 @@ def _type(node: _Node) -> str | None:
         return "integer"
     if node.name in _STRINGS:
         return "string"
+    if node.name == "Divide" and {_type(child) for child in node.children} == {"double"}:
+        return "double"
     if node.name in _FLOATING_ARITHMETIC:
-        kinds = {_type(child) for child in node.children}
-        return kinds.pop() if len(kinds) == 1 else None
+        kinds = [_type(child) for child in node.children]
+        if node.name in _EXACT and all(kind and kind.startswith("decimal") for kind in kinds):
+            return exact_decimal(node.name, *map(str, kinds))
+        return kinds[0] if len(set(kinds)) == 1 else None
     return None
 
 
-def _safe_cast(value: _Node, target: str) -> bool:
+def _safe_cast(value: Node, target: str) -> bool:
     source = _type(value)
     if source is None:
         return False
@@ -134,14 +136,8 @@ def _safe_cast(value: _Node, target: str) -> bool:
         literal = str(value.fields["value"]).lstrip("-") if value.name == "Literal" else None
         whole, fraction = len(literal) if literal else _INTEGER_DIGITS[source], 0
     elif source.startswith("decimal"):
-        whole, fraction = _digits(source)
+        whole, fraction = digits(source)
     else:
         return False
-    target_whole, target_fraction = _digits(target)
+    target_whole, target_fraction = digits(target)
     return whole <= target_whole and fraction <= target_fraction
-
-
-def _digits(kind: str) -> tuple[int, int]:
-    """Digits before and after the point of `decimal(p,s)`."""
-    precision, scale = (int(part) for part in kind.removeprefix("decimal(").removesuffix(")").split(","))
-    return precision - scale, scale

@@ -12,9 +12,11 @@ from penstock.monitor.figures import counted
 from penstock.settings import Settings
 from penstock.spark.declaring.declared import Declared, Stream
 from penstock.spark.ingest.call_orders import explain_calls
+from penstock.spark.ingest.compiling import by_whom
 from penstock.spark.ingest.explaining import (
     FROM_ALL_ROWS,
     FROM_LIVE_ROWS,
+    computer_of,
     explain_bound,
     explain_window,
     explain_windows,
@@ -66,10 +68,16 @@ def explained(
             view.name: said_of(view.sql, flatten(declared.views[view.name].query, declared.queries))
             for view in grouped
         }
-        place = stream.source.place((*bound.computed, *windows.derived))
+        columns, computed = by_whom(stream.host, (*bound.computed, *windows.derived))
+        place = stream.source.place(() if computed else columns)
+        computer = computer_of(computed)
         lines.append(f"stream {name}: {counted(len(declared.reading(name)), 'view')}, {place}")
         calls = explain_calls([each.text for each in bound.calls], measured(name))
-        lines += [*(explain_bound(bound) if selections else ()), *calls, *explain_windows(windows, said)]
+        lines += [
+            *(explain_bound(bound, computer) if selections else ()),
+            *calls,
+            *explain_windows(windows, computer, said),
+        ]
     for name, (stream_name, deadline) in declared.deadlines.items():
         view = deadline.bound.view
         plan = replace(view.plan, slack=view.plan.slack or settings.slack)

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from penstock.operators.ingest.derived import DerivedLayout
 from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
-from penstock.plan.expressions import Derived
+from penstock.operators.scalars.columns import ComputedColumns
+from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.selection import attributes_of
 from penstock.plan.spark_types import spark_name
 from penstock.settings import Settings
@@ -40,10 +41,10 @@ class CompiledPlan:
 
     Attributes:
         program: what the workers get.
-        bound: the selections, and the columns Spark computes for them.
+        bound: the selections, and the columns that are computed for them.
         views: the definitions of the selection views it answers.
         windows: the window views it answers.
-        derived: the columns Spark computes for all of them.
+        derived: the columns that are computed for all of them.
         failed: views of which Spark can plan an expression no more, and what it says; they match nothing.
         selected: the conditions, bound and compiled, for the next version.
     """
@@ -55,6 +56,11 @@ class CompiledPlan:
     derived: tuple[Derived, ...]
     failed: Mapping[str, str]
     selected: CompiledConditions
+
+    @property
+    def by_spark(self) -> tuple[Derived, ...]:
+        """Those of `derived` that Spark computes: all or none."""
+        return () if self.program.computed else self.derived
 
     def errors(self, counts: StageCounts) -> dict[str, int]:
         """Tuples that views lost to an expression that raised, by view.
@@ -198,6 +204,9 @@ class PlanCompiler:
         derived = (*bound.computed, *windows.derived, *demands.derived)
         failures = self._host.failures([each.expression for each in derived])
         derived = tuple(_raising(each) if each.expression in failures else each for each in derived)
+        computed = None
+        if not failures:
+            derived, computed = by_whom(self._host, derived)
         program = StreamProgram(
             stream=self._stream,
             version=version,
@@ -205,7 +214,8 @@ class PlanCompiler:
             outcomes=Outcomes.numbered(len(answered), len(others), selected.erring),
             columns=tuple(self._source.schema.fieldNames()),
             event_time=self._source.event_time,
-            derived=DerivedLayout.of(derived) if derived else None,
+            derived=DerivedLayout.of(derived) if derived and computed is None else None,
+            computed=computed,
             settings=self._settings,
             windows=windows.panes,
             tuples=demands.program,
@@ -220,6 +230,26 @@ class PlanCompiler:
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def by_whom(
+    host: ExpressionHost, derived: Sequence[Derived]
+) -> tuple[tuple[Derived, ...], ComputedColumns | None]:
+    """Who computes the derived columns of a plan: the workers all of them, or Spark.
+
+    Args:
+        host: Spark's analysis of expressions.
+        derived: the columns.
+
+    Returns:
+        The columns, those that only Spark can compute first; and how the workers compute them, None where there are none or Spark does.
+    """
+    trees = host.trees([each.expression for each in derived]) if derived else []
+    known = tuple(each for each in trees if each is not None)
+    if known and len(known) == len(derived):
+        return tuple(derived), ComputedColumns(tuple(derived), known)
+    ordered = sorted(zip(trees, derived, strict=True), key=lambda each: each[0] is not None)
+    return tuple(each for _, each in ordered), None
 
 
 def _numbers(views: SharedMap[ViewDefinition], base: CompiledPlan | None) -> tuple[int, ...]:

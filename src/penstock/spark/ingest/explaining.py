@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.monitor.figures import counted
+from penstock.operators.scalars.columns import ComputedColumns
 from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.rankings import ROW_NUMBER, OrderKey, RankedPlan, Ranking
@@ -29,11 +30,19 @@ _NAME = re.compile(r"\b_(w|[ak]\d+)\b")
 _TTL = "If the number of {} grows without end, add the hint STATE_TTL('1 day')."
 
 
-def explain_windows(windows: CompiledWindows, said: Mapping[str, Sequence[str]] = _NOTHING) -> list[str]:
-    """Compiled window views in lines: the operators, what they keep, the columns Spark computes for them.
+def computer_of(computed: ComputedColumns | None) -> str:
+    """Who computes the derived columns of a plan."""
+    return "Spark" if computed is None else "the workers"
+
+
+def explain_windows(
+    windows: CompiledWindows, computer: str, said: Mapping[str, Sequence[str]] = _NOTHING
+) -> list[str]:
+    """Compiled window views in lines: the operators, what they keep, the columns that are computed for them.
 
     Args:
         windows: the views.
+        computer: who computes columns.
         said: further lines of views, by name.
     """
     expressions = {each.name: each.expression for each in windows.derived}
@@ -66,7 +75,7 @@ def explain_windows(windows: CompiledWindows, said: Mapping[str, Sequence[str]] 
         lines += _explained_views(windows, operator.views, keyed, said)
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"  ... {len(windows.bound)} window and running views in total"]
-    lines += [f"  computed by Spark: {each.expression}" for each in windows.derived[:_SHOWN]]
+    lines += [f"  computed by {computer}: {each.expression}" for each in windows.derived[:_SHOWN]]
     return lines
 
 
@@ -223,8 +232,13 @@ def _ranking(ranking: Ranking, expressions: Mapping[str, str]) -> str:
     return f"{ranking.function} <= {ranking.limit} of each partition, by {order}"
 
 
-def explain_bound(bound: BoundSelections) -> list[str]:
-    """Bound selections in lines: compared columns, columns that Spark computes, conditions."""
+def explain_bound(bound: BoundSelections, computer: str) -> list[str]:
+    """Bound selections in lines: compared columns, columns that are computed, conditions.
+
+    Args:
+        bound: the selections.
+        computer: who computes columns.
+    """
     attributes, derived = bound.selections.attributes, bound.computed
     lines = [
         f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]
@@ -232,7 +246,7 @@ def explain_bound(bound: BoundSelections) -> list[str]:
     if len(attributes) > _SHOWN:
         lines.append(f"  ... {len(attributes)} compared columns in total")
     lines += [
-        f"  computed by Spark: {column.name} = {column.expression}"
+        f"  computed by {computer}: {column.name} = {column.expression}"
         + (" (where it fails, the row matches nothing)" if column.error_column else "")
         for column in derived[:_SHOWN]
     ]

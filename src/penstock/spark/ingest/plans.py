@@ -24,7 +24,7 @@ from penstock.settings import Settings
 from penstock.spark.ingest.call_orders import CallOrders
 from penstock.spark.ingest.compiling import NO_FUNCTIONS, CompiledPlan, PlanCompiler
 from penstock.spark.ingest.conditions import DeclaredConditions
-from penstock.spark.ingest.explaining import explain_bound, explain_windows
+from penstock.spark.ingest.explaining import computer_of, explain_bound, explain_windows
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.sources.source import BoundBatch, Source
 from penstock.spark.storage.bindings import (
@@ -318,7 +318,7 @@ class StreamPlans:
         return BoundBatch(
             number=number,
             program=plan.program,
-            derived=plan.derived,
+            derived=plan.by_spark,
             key=(self._identity, version),
             broadcast=self._ship(plan.program),
             sequence=sequence,
@@ -374,12 +374,13 @@ class StreamPlans:
         if version is None:
             return f"stream {self._stream}: waiting for the first rows"
         plan = self.compiled(version)
-        place = self._source.place(plan.derived)
+        place = self._source.place(plan.by_spark)
         views = f"{counted(len(plan.views), 'selection')}, {counted(len(plan.windows.bound), 'window view')}"
         head = f"stream {self._stream}: {views}, {place}"
-        selections = explain_bound(plan.bound) if plan.views else []
+        computer = computer_of(plan.program.computed)
+        selections = explain_bound(plan.bound, computer) if plan.views else []
         calls = self.calls.explain(plan.program.calls)
-        return "\n".join([head, *selections, *calls, *explain_windows(plan.windows)])
+        return "\n".join([head, *selections, *calls, *explain_windows(plan.windows, computer)])
 
     def forget(self, before_batch: int) -> None:
         """Removes what no replay can need any more."""
@@ -400,7 +401,7 @@ class StreamPlans:
         with self._compiling:
             plan = self._compiler.compile(version, {}, replace(register, windows=chosen))
         assert plan.program.windows is not None, "operators were chosen"
-        return replace(plan.program, windows=replace(plan.program.windows, span=span)), plan.derived
+        return replace(plan.program, windows=replace(plan.program.windows, span=span)), plan.by_spark
 
     def _current_version(self, batch: int) -> int:
         beginnings = self._beginnings(batch)
@@ -442,7 +443,7 @@ class StreamPlans:
             views=len(plan.views) + len(plan.windows.bound),
             attributes=plan.bound.shown[:100],
             derived=len(plan.derived),
-            place=self._source.place(plan.derived),
+            place=self._source.place(plan.by_spark),
             seconds=round(time.perf_counter() - began, 3),
         )
         if plan.failed:

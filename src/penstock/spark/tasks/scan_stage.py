@@ -102,9 +102,8 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     arrived = None if group.stamp is None else group.stamp.modified_ns // 1_000
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
-        observed = program.windows.time if program.windows else program.event_time
-        if observed is not None:
-            for batch in reader.batches([observed], batch_rows):
+        if program.observed:
+            for batch in reader.batches(program.observed, batch_rows):
                 task.stage.observe_times(batch, task.steps_of(batch, group.step), arrived)
         return
     first = program.needed if is_matched else program.gathered

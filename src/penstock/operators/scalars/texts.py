@@ -1,0 +1,60 @@
+"""Functions of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.operators.scalars.values import Argument, Found
+from penstock.operators.text.equal import formed_values
+
+
+def length(text: Argument, kind: pa.DataType) -> Found:
+    """How many code points a text has."""
+    return pc.utf8_length(text).cast(kind), None
+
+
+def replace(text: Argument, sought: Argument, replacement: Argument, _kind: pa.DataType) -> Found:
+    return pc.replace_substring(text, pattern=sought.as_py(), replacement=replacement.as_py()), None
+
+
+def concat(*arguments: Argument) -> Found:
+    """Texts behind each other; the last argument is the type of the result."""
+    *texts, _ = arguments
+    return pc.binary_join_element_wise(*texts, pa.scalar("", pa.string())), None
+
+
+def split_part(text: Argument, delimiter: Argument, number: Argument, kind: pa.DataType) -> Found:
+    """The part with a number, from 1, or from the end with -1; an empty text where there are fewer."""
+    parts = pc.split_pattern(text, delimiter.as_py())
+    offsets = np.asarray(parts.offsets).astype(np.int64)
+    first, end, wanted = offsets[:-1], offsets[1:], number.as_py()
+    places = first + wanted - 1 if wanted > 0 else end + wanted
+    is_there = (places >= first) & (places < end)
+    found = parts.values.take(pa.array(places, mask=~is_there)).fill_null("")
+    return pc.if_else(pc.is_valid(text), found, pa.scalar(None, kind)), None
+
+
+def _of_case(function: str, text: Argument, kind: pa.DataType) -> Found:
+    return formed_values(text.cast(pa.large_string()), (function,)).cast(kind), None
+
+
+def _searched(search: Callable[..., pa.Array], text: Argument, sought: Argument, _kind: pa.DataType) -> Found:
+    return search(text, pattern=sought.as_py()), None
+
+
+TEXTS: Mapping[str, Callable[..., Found]] = {
+    "length": length,
+    "replace": replace,
+    "concat": concat,
+    "split_part": split_part,
+    "lower": partial(_of_case, "lower"),
+    "upper": partial(_of_case, "upper"),
+    "starts_with": partial(_searched, pc.starts_with),
+    "ends_with": partial(_searched, pc.ends_with),
+    "contains": partial(_searched, pc.match_substring),
+}

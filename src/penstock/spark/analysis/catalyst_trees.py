@@ -1,0 +1,70 @@
+"""Resolved expressions as trees, read from Catalyst's JSON of a plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+_CATALYST = "org.apache.spark.sql.catalyst.expressions."
+#: the most digits of a decimal
+MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An expression.
+
+    Attributes:
+        name: Catalyst's class, without its package.
+        fields: what the JSON says of it.
+        children: the expressions it is made of.
+    """
+
+    name: str
+    fields: dict[str, Any]
+    children: tuple[Node, ...]
+
+
+def projection(plan_json: str) -> list[Node]:
+    """The expressions of a projection.
+
+    Args:
+        plan_json: Catalyst's JSON of the projection's analysed plan.
+    """
+    return [_tree(nodes) for nodes in json.loads(plan_json)[0]["projectList"]]
+
+
+def digits(kind: str) -> tuple[int, int]:
+    """Digits before and after the point of `decimal(p,s)`."""
+    precision, scale = (int(part) for part in kind.removeprefix("decimal(").removesuffix(")").split(","))
+    return precision - scale, scale
+
+
+def exact_decimal(operation: str, left: str, right: str) -> str | None:
+    """The decimal type of a sum, difference or product; None where Spark may have to round, or the result does not fit.
+
+    Args:
+        operation: `Add`, `Subtract` or `Multiply`.
+        left, right: types such as `decimal(10,2)`.
+    """
+    (whole, fraction), (other_whole, other_fraction) = digits(left), digits(right)
+    if operation == "Multiply":
+        # Spark counts one digit more than the product can have
+        precision, scale = whole + fraction + other_whole + other_fraction + 1, fraction + other_fraction
+    else:
+        scale = max(fraction, other_fraction)
+        precision = max(whole, other_whole) + scale + 1
+    return f"decimal({precision},{scale})" if precision <= MOST_DIGITS else None
+
+
+def _tree(nodes: list[dict[str, Any]]) -> Node:
+    """The tree that Catalyst's JSON lists in preorder."""
+    remaining = iter(nodes)
+
+    def build() -> Node:
+        fields = next(remaining)
+        children = tuple(build() for _ in range(fields["num-children"]))
+        return Node(str(fields["class"]).removeprefix(_CATALYST), fields, children)
+
+    return build()

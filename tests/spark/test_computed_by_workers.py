@@ -1,0 +1,209 @@
+"""Expressions that workers compute: values, NULLs and rows that raise are Spark's, over values at the edges of each type."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from forms import thinned
+from penstock.operators.scalars.columns import ComputedColumns
+from penstock.plan.expressions import Derived
+from penstock.spark.analysis.derive import derive
+from penstock.spark.analysis.expressions import SparkExpressionHost
+
+pytestmark = pytest.mark.spark
+
+ROWS = 300
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TEXTS = ["", "a", "A", "apple", "https://x.y/a/b/c?d=1", "/", "//", "ÀÉ ß", "ΟΔΟΣ", "İ", "𝒳/y", " a ", "ab" * 40, "a/b", "c/c"]
+MOMENTS = [
+    datetime(1, 1, 1), datetime(1582, 10, 4), datetime(1900, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1970, 1, 1),
+    datetime(2000, 2, 29, 12), datetime(2024, 12, 31, 23, 59, 59), datetime(9999, 12, 31, 23, 59, 59, 999_999),
+]  # fmt: skip
+COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "t": (pa.int8(), [-128, -127, -1, 0, 1, 2, 127]),
+    "h": (pa.int16(), [-(2**15), -1, 0, 1, 3, 2**15 - 1]),
+    "i": (pa.int32(), [-(2**31), -(2**31) + 1, -7, -1, 0, 1, 2, 7, 46_341, 2**31 - 1]),
+    "l": (pa.int64(), [-(2**63), -(2**63) + 1, -(2**31) - 1, -7, -1, 0, 1, 2, 123, 3_037_000_500, 2**62, 2**63 - 1]),
+    "f": (pa.float32(), [-math.inf, -1.5, -0.0, 0.0, 0.1, 1.0, 3.4e38, math.inf, math.nan]),
+    "x": (pa.float64(), [-math.inf, -1.5, -0.0, 0.0, 0.1, 1.0, 1.7e308, 5e-324, math.inf, math.nan]),
+    "c": (pa.decimal128(10, 2), [Decimal(v) for v in ("-99999999.99", "-0.01", "0.00", "0.50", "12.34", "99999999.99")]),
+    "w": (pa.decimal128(20, 3), [Decimal(v) for v in ("-99999999999999999.999", "0.000", "0.001", "7.250", "99999999999999999.999")]),
+    "s": (pa.string(), TEXTS),
+    "q": (pa.string(), TEXTS),
+    "b": (pa.bool_(), [True, False]),
+    "d": (pa.date32(), [each.date() for each in MOMENTS]),
+    "u": (pa.timestamp("us", "UTC"), [each.replace(tzinfo=UTC) for each in MOMENTS]),
+    "n": (pa.timestamp("us"), MOMENTS),
+}  # fmt: skip
+#: expressions that workers compute
+OURS = [
+    "l % 123", "l % 1", "l % -7", "l % l", "i % t", "t % h", "pmod(i, 7)", "pmod(l, -7)", "pmod(t, t)", "l div 3", "l div i", "l div -1",
+    "i + 1", "i + i", "t + t", "h - t", "l - l", "l + 1", "l * 2", "l * l", "i * i", "t * t", "h * h", "-i", "-l", "- t", "+i", "abs(i)", "abs(l)", "abs(x)",
+    "abs(c)", "-c", "-x", "x + 1", "x * x", "f * f", "f + x", "i / 2", "l / i", "x / f", "x / x", "0.908 * l", "c * 0.5", "c + w", "c - w", "c * c", "w + l",
+    "l * 0.1 + 1", "c + 1", "i & 7", "l | i", "t ^ h", "i > 3 AND 1 / t > 0", "t <> 0 AND 1 / t > 0", "t = 0 OR 10 / t > 1", "NOT (l % 3 = 0)", "i IN (1, 2, 7)",
+    "s IN ('a', 'apple')", "c IN (0.50, 12.34)", "l % 3 IN (1, 2)", "x = x", "x < f", "x <= f", "f > x", "f >= f", "s < q", "s = q", "b = (i > 1)", "d < DATE '2000-01-01'",
+    "d = DATE '1582-10-04'", "s IS NULL", "i + 1 IS NOT NULL", "coalesce(i, 1)", "coalesce(i + 1, l)", "coalesce(t, h, 1 / t)", "if(i > 1, s, q)", "if(t = 0, 0, 10 / t)",
+    "CASE WHEN i > 3 THEN 'x' WHEN i < 0 THEN s ELSE 'y' END", "CASE WHEN t <> 0 THEN 1 / t END", "CASE WHEN s = 'a' THEN l % 2 ELSE NULL END", "CAST(i AS BIGINT)",
+    "CAST(l AS STRING)", "CAST(t AS STRING)", "CAST(l AS DECIMAL(20, 0))", "CAST(c AS DECIMAL(20, 5))", "CAST(l AS DOUBLE)", "CAST(i AS FLOAT)", "CAST(u AS DATE)", "CAST(n AS DATE)",
+    "to_date(u)", "hour(u)", "minute(u)", "second(u)", "hour(n)", "year(u)", "month(u)", "day(u)", "quarter(d)", "year(d)", "day(d)", "extract(HOUR FROM u)",
+    "extract(YEAR FROM u)", "date_part('MONTH', u)", "date_trunc('HOUR', u)", "date_trunc('minute', u)", "date_trunc('DAY', u)", "date_trunc('MONTH', u)", "date_trunc('YEAR', u)",
+    "date_trunc('SECOND', u)", "date_format(u, 'yyyy-MM-dd')", "date_format(u, 'HH:mm')", "date_format(u, 'yyyyMMdd HH:mm:ss')", "date_format(u, 'dd/MM/yyyy')", "length(s)",
+    "length(s) - length(replace(s, 'c', ''))", "replace(s, '/', '::')", "replace(s, 'aa', 'a')", "lower(s)", "upper(s)", "lower(concat(s, '-', q))", "s || q", "concat(s, i)",
+    "startswith(s, 'a')", "endswith(s, '/')", "contains(s, 'b/c')", "split_part(s, '/', 4)", "split_part(s, '/', -1)", "split_part(s, '//', 2)", "split_part(s, 'a', 1)",
+    "concat(s, 1 div t)",
+]  # fmt: skip
+#: expressions that are left to Spark
+SPARKS = [
+    "CAST(s AS INT)", "CAST(l AS INT)", "try_cast(l AS INT)", "try_add(i, 1)", "try_divide(i, 0)", "CAST(x AS STRING)", "round(x, 2)", "s RLIKE 'a'", "w * w", "c / w", "c % 3",
+    "date_format(u, 'EEE')", "date_format(u, \"yyyy-MM-dd'T'HH\")", "date_format(u, 'MMMM')", "date_format(u, 'yy')", "hash(i)", "split(s, '/')[0]", "split_part(s, q, 1)", "replace(s, '', 'x')",
+    "CAST(u AS STRING)", "x IN (1.0D)", "array(i)[0]", "1 + 1", "u > n",
+]  # fmt: skip
+
+
+def table() -> pa.Table:
+    """Values at the edges of each type, and some between them, with NULLs."""
+    of = random.Random(11)
+
+    def between(name: str, kind: pa.DataType) -> Any:
+        if pa.types.is_integer(kind):
+            return of.randrange(-(1 << (kind.bit_width - 1)), 1 << (kind.bit_width - 1))
+        if pa.types.is_floating(kind):
+            return of.uniform(-1e3, 1e3)
+        if pa.types.is_date(kind):
+            return date(1970, 1, 1) + timedelta(days=of.randrange(-100_000, 100_000))
+        if pa.types.is_timestamp(kind):
+            moment = EPOCH + timedelta(microseconds=of.randrange(-(10**15), 4 * 10**15))
+            return moment if kind.tz else moment.replace(tzinfo=None)
+        return of.choice(COLUMNS[name][1])
+
+    found = {}
+    for name, (kind, edges) in COLUMNS.items():
+        values = [
+            None if of.random() < 0.1 else of.choice(edges) if of.random() < 0.7 else between(name, kind)
+            for _ in range(ROWS)
+        ]
+        found[name] = pa.array(values, kind)
+    return pa.table(found)
+
+
+def nested(seed: int, count: int) -> list[str]:
+    """Random expressions of several functions."""
+    of = random.Random(seed)
+
+    def whole(depth: int) -> str:
+        if depth == 0:
+            return of.choice(["i", "l", "t", "h", "1", "7", "-3", "0"])
+        one, other = whole(depth - 1), whole(depth - 1)
+        return of.choice(
+            [
+                f"({one} {of.choice(['+', '-', '*', '%', 'div'])} {other})",
+                f"pmod({one}, {other})",
+                f"coalesce({one}, {other})",
+                f"CASE WHEN {truth(depth - 1)} THEN {one} ELSE {other} END",
+                f"length({text(depth - 1)})",
+                f"-({one})",
+                "hour(u)",
+            ]
+        )
+
+    def truth(depth: int) -> str:
+        if depth == 0:
+            return of.choice(["b", "i > 0", "s = 'a'", "x < 1", "l IS NULL"])
+        return of.choice(
+            [
+                f"({truth(depth - 1)} AND {truth(depth - 1)})",
+                f"({truth(depth - 1)} OR {truth(depth - 1)})",
+                f"NOT {truth(depth - 1)}",
+                f"({whole(depth - 1)} {of.choice(['<', '>=', '=', '<>'])} {whole(depth - 1)})",
+                f"({text(depth - 1)} IS NOT NULL)",
+            ]
+        )
+
+    def text(depth: int) -> str:
+        if depth == 0:
+            return of.choice(["s", "q", "'x/y'", "date_format(u, 'HH')"])
+        return of.choice(
+            [
+                f"concat({text(depth - 1)}, {text(depth - 1)})",
+                f"concat({text(depth - 1)}, CAST({whole(depth - 1)} AS STRING))",
+                f"if({truth(depth - 1)}, {text(depth - 1)}, {text(depth - 1)})",
+                f"replace({text(depth - 1)}, 'a', 'bc')",
+                f"split_part({text(depth - 1)}, '/', {of.choice([1, 2, -1])})",
+                f"upper({text(depth - 1)})",
+            ]
+        )
+
+    return [of.choice((whole, truth, text))(3) for _ in range(count)]
+
+
+def declared(host: SparkExpressionHost, expressions: Sequence[str]) -> list[Derived]:
+    return [
+        Derived(f"v{number}", text, kind, f"e{number}" if raises else None)
+        for number, (text, kind, raises) in enumerate(
+            zip(expressions, host.types(expressions), host.may_raise(expressions), strict=True)
+        )
+    ]
+
+
+def bits(value: object) -> object:
+    """A value by which NaN is itself and -0.0 is not 0.0."""
+    return repr(value) if isinstance(value, float) else value
+
+
+def compare(spark: SparkSession, folder: Path, expressions: Sequence[str], *, all_ours: bool) -> int:
+    """Compares what workers compute with what Spark does; how many expressions they do compute."""
+    tuples = table()
+    path = folder / "tuples.parquet"
+    pq.write_table(tuples, path)
+    frame = spark.read.parquet(str(path))
+    host = SparkExpressionHost(spark, frame.schema)
+    trees = host.trees(expressions)
+    left = [text for text, tree in zip(expressions, trees, strict=True) if tree is None]
+    assert not left or not all_ours, f"left to Spark: {left}"
+    ours = [text for text in expressions if text not in left]
+    columns = declared(host, ours)
+    known = tuple(tree for tree in trees if tree is not None)
+    computed = ComputedColumns(tuple(columns), known)
+    names = [name for each in columns for name in (each.name, each.error_column) if name]
+    batch = tuples.combine_chunks().to_batches()[0]
+    found = computed.added_to(batch.select(computed.read_for(names)), names)
+    for first in range(0, len(columns), 40):
+        some = columns[first : first + 40]
+        expected = derive(frame, some).toArrow()
+        for each in some:
+            values = [bits(value) for value in expected.column(each.name).to_pylist()]
+            assert found.column(each.name).type == each.type, each.expression
+            own = [bits(value) for value in found.column(each.name).to_pylist()]
+            wrong = [(tuples.slice(row, 1).to_pylist()[0], a, b) for row, (a, b) in enumerate(zip(own, values, strict=True)) if a != b]
+            assert not wrong, f"{each.expression}: {len(wrong)} rows, such as {wrong[0]}"
+            if each.error_column:
+                raised = expected.column(each.error_column).to_pylist()
+                assert found.column(each.error_column).to_pylist() == raised, each.expression
+    return len(ours)
+
+
+def test_what_workers_compute_is_what_spark_computes(spark: SparkSession, tmp_path: Path) -> None:
+    assert compare(spark, tmp_path, OURS, all_ours=True) == len(OURS)
+
+
+def test_what_is_not_known_to_be_the_same_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "tuples.parquet")
+    host = SparkExpressionHost(spark, spark.read.parquet(str(tmp_path / "tuples.parquet")).schema)
+    assert [text for text, tree in zip(SPARKS, host.trees(SPARKS), strict=True) if tree is not None] == []
+
+
+@pytest.mark.parametrize("seed", thinned(range(8), 8))
+def test_expressions_of_expressions(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    expressions = list(dict.fromkeys(nested(seed, 80)))
+    assert compare(spark, tmp_path, expressions, all_ours=False) > len(expressions) // 2
