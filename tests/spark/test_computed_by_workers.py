@@ -25,7 +25,23 @@ pytestmark = pytest.mark.spark
 
 ROWS = 300
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TEXTS = ["", "a", "A", "apple", "https://x.y/a/b/c?d=1", "/", "//", "ÀÉ ß", "ΟΔΟΣ", "İ", "𝒳/y", " a ", "ab" * 40, "a/b", "c/c"]
+TEXTS = [
+    "",
+    "a",
+    "A",
+    "apple",
+    "https://x.y/a/b/c?d=1",
+    "/",
+    "//",
+    "ÀÉ ß",
+    "ΟΔΟΣ",
+    "İ",
+    "𝒳/y",
+    " a ",
+    "ab" * 40,
+    "a/b",
+    "c/c",
+]
 MOMENTS = [
     datetime(1, 1, 1), datetime(1582, 10, 4), datetime(1900, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1970, 1, 1),
     datetime(2000, 2, 29, 12), datetime(2024, 12, 31, 23, 59, 59), datetime(9999, 12, 31, 23, 59, 59, 999_999),
@@ -61,13 +77,15 @@ OURS = [
     "date_trunc('SECOND', u)", "date_format(u, 'yyyy-MM-dd')", "date_format(u, 'HH:mm')", "date_format(u, 'yyyyMMdd HH:mm:ss')", "date_format(u, 'dd/MM/yyyy')", "length(s)",
     "length(s) - length(replace(s, 'c', ''))", "replace(s, '/', '::')", "replace(s, 'aa', 'a')", "lower(s)", "upper(s)", "lower(concat(s, '-', q))", "s || q", "concat(s, i)",
     "startswith(s, 'a')", "endswith(s, '/')", "contains(s, 'b/c')", "split_part(s, '/', 4)", "split_part(s, '/', -1)", "split_part(s, '//', 2)", "split_part(s, 'a', 1)",
-    "concat(s, 1 div t)",
+    "concat(s, 1 div t)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
+    "regexp_extract(s, '^(.)(.*?)(b*)', 3)", "regexp_extract(s, '(?i)((?:À|ß)+)', 1)", r"regexp_extract(s, '((?:\\w|/)+)\\?(\\S+)')", "regexp_extract(s, '(a|(b))', 2)",
+    "regexp_extract(concat(q, s), '(?:a/?){2,3}(.?)', 1)", "length(regexp_extract(s, '.', 0))",
 ]  # fmt: skip
 #: expressions that are left to Spark
 SPARKS = [
     "CAST(s AS INT)", "CAST(l AS INT)", "try_cast(l AS INT)", "try_add(i, 1)", "try_divide(i, 0)", "CAST(x AS STRING)", "round(x, 2)", "s RLIKE 'a'", "w * w", "c / w", "c % 3",
     "date_format(u, 'EEE')", "date_format(u, \"yyyy-MM-dd'T'HH\")", "date_format(u, 'MMMM')", "date_format(u, 'yy')", "hash(i)", "split(s, '/')[0]", "split_part(s, q, 1)", "replace(s, '', 'x')",
-    "CAST(u AS STRING)", "x IN (1.0D)", "array(i)[0]", "1 + 1", "u > n",
+    "CAST(u AS STRING)", "x IN (1.0D)", "array(i)[0]", "regexp_extract(s, '(a)\\\\1', 1)", "regexp_extract(s, 'a$', 0)", "regexp_extract(s, q, 0)", "regexp_extract(s, '(a|(b))+', 2)", "1 + 1", "u > n",
 ]  # fmt: skip
 
 
@@ -185,7 +203,11 @@ def compare(spark: SparkSession, folder: Path, expressions: Sequence[str], *, al
             values = [bits(value) for value in expected.column(each.name).to_pylist()]
             assert found.column(each.name).type == each.type, each.expression
             own = [bits(value) for value in found.column(each.name).to_pylist()]
-            wrong = [(tuples.slice(row, 1).to_pylist()[0], a, b) for row, (a, b) in enumerate(zip(own, values, strict=True)) if a != b]
+            wrong = [
+                (tuples.slice(row, 1).to_pylist()[0], a, b)
+                for row, (a, b) in enumerate(zip(own, values, strict=True))
+                if a != b
+            ]
             assert not wrong, f"{each.expression}: {len(wrong)} rows, such as {wrong[0]}"
             if each.error_column:
                 raised = expected.column(each.error_column).to_pylist()
@@ -207,3 +229,35 @@ def test_what_is_not_known_to_be_the_same_is_left_to_spark(spark: SparkSession, 
 def test_expressions_of_expressions(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     expressions = list(dict.fromkeys(nested(seed, 80)))
     assert compare(spark, tmp_path, expressions, all_ours=False) > len(expressions) // 2
+
+
+def patterns(seed: int, count: int) -> list[str]:
+    """Random patterns of Java with groups."""
+    of = random.Random(seed)
+
+    def made(depth: int) -> str:
+        if depth == 0:
+            return of.choice(["a", "b", "/", "[ab]", "[^a]", ".", r"\\w", r"\\d", "ß", "x"])
+        one, other = made(depth - 1), made(depth - 1)
+        return of.choice(
+            [
+                f"({one})",
+                f"(?:{one}|{other})",
+                f"({one}|{other}|)",
+                f"{one}{other}",
+                f"(?:{one}){of.choice(['*', '+', '?', '{2}', '{0,2}', '*?', '+?'])}",
+                f"({one}){of.choice(['*', '+', '?'])}{other}",
+            ]
+        )
+
+    return [made(3) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", thinned(range(6), 6))
+def test_groups_of_random_patterns(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    expressions = [
+        f"regexp_extract(concat(s, q), '{pattern}', {number})"
+        for pattern in patterns(seed, 60)
+        for number in range(min(3, pattern.replace("(?", "").count("(") + 1))
+    ]
+    assert compare(spark, tmp_path, list(dict.fromkeys(expressions)), all_ours=False) > len(expressions) // 4

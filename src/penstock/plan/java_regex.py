@@ -98,25 +98,36 @@ class Lookahead:
     negative: bool
 
 
-Node = Characters | Position | Sequence | Choice | Repeat | Lookahead
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a pair of parentheses captures, counted from 1 by their opening ones."""
+
+    part: Node
+    number: int
+
+
+#: `Group` is in trees of `parse_groups` alone
+Node = Characters | Position | Sequence | Choice | Repeat | Lookahead | Group
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """The syntax tree of a pattern.
+    """The syntax tree of a pattern whose groups nobody reads.
 
     Raises:
         UnprovenError: the pattern is outside the subset, or invalid.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UnprovenError("half of a surrogate pair") from None
-    parser = _Parser(text)
-    tree = parser.choice()
-    if parser.place < len(text):
-        raise UnprovenError("a parenthesis that nothing opens")
-    return tree
+    return _parsed(text, _Parser(text))
+
+
+def parse_groups(text: str) -> tuple[Node, int]:
+    """The syntax tree of a pattern with its groups, and how many it has.
+
+    Raises:
+        UnprovenError: the pattern is outside the subset, or invalid.
+    """
+    parser = _Parser(text, has_groups=True)
+    return _parsed(text, parser), parser.groups
 
 
 def translated(text: str) -> re.Pattern[str]:
@@ -134,7 +145,7 @@ def tests_words(node: Node) -> bool:
             return place is Place.WORD_BOUNDARY
         case Sequence(parts) | Choice(parts):
             return any(map(tests_words, parts))
-        case Lookahead(part) | Repeat(part):
+        case Lookahead(part) | Repeat(part) | Group(part):
             return tests_words(part)
         case _:
             return False
@@ -143,11 +154,25 @@ def tests_words(node: Node) -> bool:
 # ------------------------------------------------------------------------------------------------ parsing
 
 
+def _parsed(text: str, parser: _Parser) -> Node:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnprovenError("half of a surrogate pair") from None
+    tree = parser.choice()
+    if parser.place < len(text):
+        raise UnprovenError("a parenthesis that nothing opens")
+    return tree
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, has_groups: bool = False) -> None:
         self.text = text
         self.place = 0
         self.folds = self.dot_is_any = False
+        self.has_groups = has_groups
+        #: groups that were opened
+        self.groups = 0
 
     def peek(self, text: str) -> bool:
         return self.text.startswith(text, self.place)
@@ -202,7 +227,7 @@ class _Parser:
 
     def group(self) -> Node | None:
         if not self.take("?"):
-            return self.grouped()
+            return self.captured()
         if self.take(":"):
             return self.grouped()
         if self.take("="):
@@ -211,7 +236,7 @@ class _Parser:
             return Lookahead(self.grouped(), negative=True)
         if named := re.compile(r"<[a-zA-Z][a-zA-Z0-9]*>").match(self.text, self.place):
             self.place = named.end()
-            return self.grouped()
+            return self.captured()
         if flags := re.compile(r"([is]+)([:)])").match(self.text, self.place):
             self.place = flags.end()
             before = self.folds, self.dot_is_any
@@ -223,6 +248,12 @@ class _Parser:
             self.folds, self.dot_is_any = before
             return part
         raise UnprovenError("a group of this kind")
+
+    def captured(self) -> Node:
+        self.groups += 1
+        number = self.groups
+        part = self.grouped()
+        return Group(part, number) if self.has_groups else part
 
     def grouped(self) -> Node:
         part = self.choice()
@@ -353,6 +384,8 @@ def _may_be_empty(node: Node) -> bool:
             return any(map(_may_be_empty, branches))
         case Repeat(part, least):
             return least == 0 or _may_be_empty(part)
+        case Group(part):
+            return _may_be_empty(part)
         case _:
             return True
 
@@ -374,6 +407,8 @@ def _written(node: Node) -> str:
             return "|".join(map(_written, branches))
         case Lookahead(part, negative):
             return f"(?{'!' if negative else '='}{_written(part)})"
+        case Group(part):
+            return f"({_written(part)})"
         case Repeat(part, least, most, lazy):
             inner = _written(part) if isinstance(part, Characters) else f"(?:{_written(part)})"
             bounds = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"

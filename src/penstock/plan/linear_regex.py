@@ -13,6 +13,7 @@ from collections.abc import Iterable, Set
 from penstock.plan.java_regex import (
     Characters,
     Choice,
+    Group,
     Lookahead,
     Node,
     Place,
@@ -39,7 +40,7 @@ def needs_linear_search(node: Node) -> bool:
             return any(map(needs_linear_search, parts))
         case Choice(branches):
             return any(map(needs_linear_search, branches))
-        case Lookahead(part):
+        case Lookahead(part) | Group(part):
             return needs_linear_search(part)
         case Repeat(part, _, most):
             return ((most is None or most > _FEW) and _has_choices(part)) or needs_linear_search(part)
@@ -55,6 +56,8 @@ def _has_choices(node: Node) -> bool:
             return True
         case Repeat(part, least, most):
             return least != most or _has_choices(part)
+        case Group(part):
+            return _has_choices(part)
         case _:
             return False
 
@@ -188,5 +191,7 @@ class LinearRegex:
                 for _ in range(least):
                     behind = self._states(part, behind)
                 return behind
+            case Group(part):
+                return self._states(part, behind)
             case Lookahead():
                 raise UnprovenError("lookahead beside repeated choices")

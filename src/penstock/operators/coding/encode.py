@@ -132,7 +132,10 @@ class ColumnEncoder:
             return _StepCoder(keys, Fraction(1), _doubles, self.dtype).encode
         read, scale = _integer_reader(kind, self.coding)
         if read is None:
-            return _ExactCoder(constants, scale).encode
+            exact = _ExactCoder(constants, scale)
+            if pa.types.is_decimal128(kind):
+                return _WideCoder(_StepCoder(constants, scale, _low_words, self.dtype), exact).encode
+            return exact.encode
         return _StepCoder(constants, scale, read, self.dtype).encode
 
 
@@ -247,6 +250,24 @@ class _ExactCoder:
         position = bisect_left(self._constants, value)
         hit = position < len(self._constants) and self._constants[position] == value
         return 2 * position + (1 if hit else 0)
+
+
+class _WideCoder:
+    """Codes decimals of more digits than 64 bits hold: most columns of them have no such value.
+
+    Args:
+        narrow: codes those that fit.
+        exact: codes all others.
+    """
+
+    def __init__(self, narrow: _StepCoder, exact: _ExactCoder) -> None:
+        self._narrow = narrow
+        self._exact = exact
+
+    def encode(self, array: pa.Array, out: Codes, rows: Places) -> None:
+        words = np.frombuffer(array.buffers()[1] or b"", np.int64)[2 * array.offset :][: 2 * len(array)]
+        fits = (words[1::2] == words[::2] >> 63).all()
+        (self._narrow if fits else self._exact).encode(array, out, rows)
 
 
 #: types of the INTEGER domain whose values are told in units of one kind

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from penstock.operators.scalars.values import Argument, Found
 from penstock.operators.text.equal import formed_values
+from penstock.plan.java_regex import UnprovenError
+from penstock.plan.re2_regex import re2_pattern
 
 
 def length(text: Argument, kind: pa.DataType) -> Found:
@@ -39,6 +41,33 @@ def split_part(text: Argument, delimiter: Argument, number: Argument, kind: pa.D
     return pc.if_else(pc.is_valid(text), found, pa.scalar(None, kind)), None
 
 
+def regexp_extract(text: Argument, pattern: Argument, group: Argument, kind: pa.DataType) -> Found:
+    """What a group captures of the first match; an empty text where there is no match, or the group is not part of it."""
+    found = pc.extract_regex(_valid_text(text), pattern=re2_pattern(pattern.as_py(), group.as_py()))
+    captured = pc.fill_null(pc.struct_field(found, 0), "")
+    return pc.if_else(pc.is_valid(text), captured, pa.scalar(None, kind)), None
+
+
+def is_extractable(pattern: str, group: int) -> bool:
+    """Whether `regexp_extract` finds what Java would."""
+    try:
+        pc.extract_regex(pa.array([""]), pattern=re2_pattern(pattern, group))
+    except (UnprovenError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _valid_text(text: Argument) -> Argument:
+    """A text in which what is no UTF-8 is replaced, as Java replaces it."""
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        values = text.cast(pa.binary()).to_pylist()
+        replaced = [None if each is None else each.decode(errors="replace") for each in values]
+        return pa.array(replaced, text.type)
+    return text
+
+
 def _of_case(function: str, text: Argument, kind: pa.DataType) -> Found:
     return formed_values(text.cast(pa.large_string()), (function,)).cast(kind), None
 
@@ -52,6 +81,7 @@ TEXTS: Mapping[str, Callable[..., Found]] = {
     "replace": replace,
     "concat": concat,
     "split_part": split_part,
+    "regexp_extract": regexp_extract,
     "lower": partial(_of_case, "lower"),
     "upper": partial(_of_case, "upper"),
     "starts_with": partial(_searched, pc.starts_with),

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from penstock.operators.scalars.texts import is_extractable
 from penstock.plan.date_patterns import date_pattern
 from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
 from penstock.spark.analysis.catalyst_trees import MOST_DIGITS, Node, digits, exact_decimal
@@ -299,6 +300,16 @@ def _part(_: Node, arguments: list[_Typed]) -> _Typed:
     return _call("split_part", arguments, "string")
 
 
+def _extracted(_: Node, arguments: list[_Typed]) -> _Typed:
+    pattern, group = (each.tree for each in arguments[1:])
+    _require(isinstance(pattern, Constant) and isinstance(group, Constant))
+    assert isinstance(pattern, Constant), "it was required"
+    assert isinstance(group, Constant), "it was required"
+    text, number = pattern.value, group.value
+    _require(isinstance(text, str) and isinstance(number, int) and is_extractable(text, number))
+    return _call("regexp_extract", arguments, "string")
+
+
 _FORMS: Mapping[str, Callable[[Node, list[_Typed]], _Typed]] = MappingProxyType(
     {
         **dict.fromkeys(_ARITHMETIC, _arithmetic),
@@ -322,6 +333,7 @@ _FORMS: Mapping[str, Callable[[Node, list[_Typed]], _Typed]] = MappingProxyType(
         "Concat": _concatenated,
         **dict.fromkeys(_SEARCHES, _searched),
         "SplitPart": _part,
+        "RegExpExtract": _extracted,
     }
 )
 
