@@ -133,15 +133,18 @@ class _LateColumns:
 
     def tuples(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
         """The tuple's columns of the rows where the mask is true."""
-        rows = np.flatnonzero(mask)
-        matched = _plain(self._batch.take(pa.array(rows)))
+        rows = None if mask.all() else np.flatnonzero(mask)
+        matched = _plain(self._batch if rows is None else self._batch.take(pa.array(rows)))
         if not self._rest:
             return pa.record_batch(
                 [matched.column(name) for name in self._columns], names=list(self._columns)
             )
         if self._read is None:
             self._read = self._reader.table(self._rest)
-        late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
+        if rows is None:
+            late = self._read.slice(self._offset, len(mask)).combine_chunks()
+        else:
+            late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
         found: dict[str, Any] = {name: matched.column(name) for name in matched.schema.names}
         for name in self._rest:
             column = late.column(name)

@@ -46,8 +46,8 @@ _ROW_GROUP_ROWS = 1_000_000
 _HELD_BYTES = 128 << 20
 #: how reasons begin whose rest (offsets, sizes, paths) differs from file to file: they are counted without it
 _UNREADABLE = "unreadable "
-#: names of 100,000 views fit; beyond it Parquet would write each name out
-_DICTIONARY_BYTES = 64 << 20
+#: of values that hardly repeat, larger dictionaries cost more time and space than they save
+_DICTIONARY_BYTES = 256 << 10
 #: why a tuple is in no window though it could be read
 TOO_LATE = "too late: all its windows are final and older than the history"
 #: how reasons begin that say what a user's function said: they are counted by its name and the type of the exception
@@ -211,7 +211,7 @@ class StagedWriter:
                 store_schema=False,
                 write_page_checksum=True,
                 write_statistics=[field.name for field in batch.schema if not pa.types.is_nested(field.type)],
-                dictionary_pagesize_limit=_DICTIONARY_BYTES,
+                dictionary_pagesize_limit=max(_DICTIONARY_BYTES, _bytes_of_names(batch)),
             )
         self._held.append(batch)
         self._held_rows += batch.num_rows
@@ -234,6 +234,14 @@ class StagedWriter:
             writer.write_table(pa.Table.from_batches(self._held), row_group_size=self._held_rows)
         self._held = []
         self._held_rows = self._held_bytes = 0
+
+
+def _bytes_of_names(batch: pa.RecordBatch) -> int:
+    """What the names of all queries take in a dictionary; with less room Parquet would write each name out."""
+    lists = (column for column in batch.columns if pa.types.is_list(column.type))
+    return sum(
+        each.values.dictionary.nbytes for each in lists if pa.types.is_dictionary(each.type.value_type)
+    )
 
 
 def written_envelopes(stage: MapStage, files: BatchFiles) -> list[WrittenFile]:
