@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +32,8 @@ from processes import processor_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 WATERMARK = "10 seconds"
+#: a query of PyFlink that takes longer is given up
+MOST_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -138,20 +142,14 @@ class Flink:
     """
 
     def __init__(self, root: Path, python: Path, jars: Path) -> None:
-        self._root = root
+        self._root, self._python = root, python
         hadoop = sorted(Path(pyspark.__path__[0], "jars").glob("hadoop-client-*.jar"))
         classpath = ":".join(str(jar.absolute()) for jar in [*hadoop, *sorted(jars.glob("*.jar"))])
         logs = root / "flink-logs"
         logs.mkdir()
         self._log = (logs / "errors.txt").open("w")
-        self._process = subprocess.Popen(
-            [str(python), str(Path(__file__).with_name("nexmark_flink.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env=os.environ | {"HADOOP_CLASSPATH": classpath, "FLINK_LOG_DIR": str(logs)},
-        )
+        self._environment = os.environ | {"HADOOP_CLASSPATH": classpath, "FLINK_LOG_DIR": str(logs)}
+        self._process = self._started()
 
     def run(self, name: str, query: str, source: Path) -> Run:
         """Runs a query."""
@@ -159,7 +157,13 @@ class Flink:
         try:
             self._ask({"sources": str(source), "sink": str(sink), "query": query})
             before = self.processor()
-            answer = self._ask({"run": True})
+            try:
+                answer = self._ask({"run": True})
+            except TimeoutError as error:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+                self._process = self._started()
+                return Run(str(error))
             if "error" in answer:
                 return Run(str(answer["error"]))
             used, way = self.processor() - before, str(answer["way"])
@@ -179,10 +183,23 @@ class Flink:
         self._process.wait(60)
         self._log.close()
 
+    def _started(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self._python), str(Path(__file__).with_name("nexmark_flink.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=self._environment,
+            start_new_session=True,
+        )
+
     def _ask(self, request: dict[str, object]) -> dict[str, object]:
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(request), file=self._process.stdin, flush=True)
+        if not select.select([self._process.stdout], [], [], MOST_SECONDS)[0]:
+            raise TimeoutError(f"no answer within {MOST_SECONDS} s")
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"PyFlink ended: {Path(self._log.name).read_text()[-2000:]}")
