@@ -46,6 +46,7 @@ MOMENTS = [
     datetime(1, 1, 1), datetime(1582, 10, 4), datetime(1900, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1970, 1, 1),
     datetime(2000, 2, 29, 12), datetime(2024, 12, 31, 23, 59, 59), datetime(9999, 12, 31, 23, 59, 59, 999_999),
 ]  # fmt: skip
+PLACE = pa.struct([("town", pa.string()), ("at", pa.struct([("x", pa.int32())]))])
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "t": (pa.int8(), [-128, -127, -1, 0, 1, 2, 127]),
     "h": (pa.int16(), [-(2**15), -1, 0, 1, 3, 2**15 - 1]),
@@ -58,6 +59,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "s": (pa.string(), TEXTS),
     "q": (pa.string(), TEXTS),
     "b": (pa.bool_(), [True, False]),
+    "p": (PLACE, [{"town": "Aix", "at": {"x": 1}}, {"town": None, "at": {"x": None}}, {"town": "B", "at": None}]),
     "d": (pa.date32(), [each.date() for each in MOMENTS]),
     "u": (pa.timestamp("us", "UTC"), [each.replace(tzinfo=UTC) for each in MOMENTS]),
     "n": (pa.timestamp("us"), MOMENTS),
@@ -77,7 +79,7 @@ OURS = [
     "date_trunc('SECOND', u)", "date_format(u, 'yyyy-MM-dd')", "date_format(u, 'HH:mm')", "date_format(u, 'yyyyMMdd HH:mm:ss')", "date_format(u, 'dd/MM/yyyy')", "length(s)",
     "length(s) - length(replace(s, 'c', ''))", "replace(s, '/', '::')", "replace(s, 'aa', 'a')", "lower(s)", "upper(s)", "lower(concat(s, '-', q))", "s || q", "concat(s, i)",
     "startswith(s, 'a')", "endswith(s, '/')", "contains(s, 'b/c')", "split_part(s, '/', 4)", "split_part(s, '/', -1)", "split_part(s, '//', 2)", "split_part(s, 'a', 1)",
-    "concat(s, 1 div t)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
+    "concat(s, 1 div t)", "upper(p.town)", "p.at.x + 1", "coalesce(p.at.x, i)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
     "regexp_extract(s, '^(.)(.*?)(b*)', 3)", "regexp_extract(s, '(?i)((?:À|ß)+)', 1)", r"regexp_extract(s, '((?:\\w|/)+)\\?(\\S+)')", "regexp_extract(s, '(a|(b))', 2)",
     "regexp_extract(concat(q, s), '(?:a/?){2,3}(.?)', 1)", "length(regexp_extract(s, '.', 0))",
 ]  # fmt: skip

@@ -38,6 +38,12 @@ class Value:
     raised: Bools | None = None
 
 
+def whole_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
 class Evaluation:
     """Expressions over one batch; what several of them share is computed once.
 
@@ -56,10 +62,25 @@ class Evaluation:
             known = self._known[tree] = self._computed(tree)
         return known
 
+    def column(self, tree: Scalar) -> pa.Array:
+        """The value of an expression for each row, NULL where it raises."""
+        value = self.of(tree)
+        values = value.values
+        if isinstance(values, pa.Scalar):
+            values = pa.repeat(values, self._batch.num_rows)
+        if value.raised is None:
+            return values
+        return pc.if_else(pa.array(value.raised), pa.scalar(None, values.type), values)
+
+    def holds(self, tree: Scalar) -> Bools:
+        """Where a condition is true, bool[rows]: not where it raises."""
+        return np.asarray(pc.fill_null(self.column(tree), False).to_numpy(zero_copy_only=False), np.bool_)
+
     def _computed(self, tree: Scalar) -> Value:
         match tree:
-            case ColumnValue(name, kind):
+            case ColumnValue(name, kind, path):
                 column = self._batch.column(name)
+                column = pc.struct_field(column, list(path)) if path else column
                 return Value(column if column.type == kind else column.cast(kind))
             case Constant(value, kind):
                 return Value(pa.scalar(value, kind))

@@ -92,6 +92,8 @@ def _tree(node: Node) -> _Typed:
     if node.name == "AttributeReference":
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind)), kind)
+    if node.name == "GetStructField":
+        return _field_of_column(node)
     if node.name == "Literal":
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(Constant(_constant(node.fields["value"], kind), _arrow(kind)), kind)
@@ -103,6 +105,19 @@ def _tree(node: Node) -> _Typed:
     _require(made is not None)
     assert made is not None, "it was required"
     return made(node, arguments)
+
+
+def _field_of_column(node: Node) -> _Typed:
+    path: list[int] = []
+    while node.name == "GetStructField":
+        path.insert(0, int(node.fields["ordinal"]))
+        (node,) = node.children
+    _require(node.name == "AttributeReference")
+    kind = node.fields["dataType"]
+    for place in path:
+        kind = kind["fields"][place]["type"]
+    kind = _scalar_kind(kind)
+    return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind), tuple(path)), kind)
 
 
 def _is_null_literal(node: Node) -> bool:
