@@ -57,7 +57,7 @@ def test_a_join_is_read_everywhere_and_handed_to_sinks(spark: SparkSession, tmp_
     assert multiset(run.results("computed")) == multiset(spark.sql(lenient))
 
     told_of = run.explain()
-    assert "stream flights: 0 selections, 0 window views, slower path" in told_of
+    assert "stream flights: 0 selections, 0 window views, fast path" in told_of
     assert "measured: f" in told_of
     assert "no prediction yet, Penstock still measures how fast event time passes; measured " in told_of
     progress = {each.name: each.line() for each in take_lanes(run.status().to_dict()["streams"])}

@@ -19,8 +19,10 @@ from penstock.operators.scalars.texts import TEXTS
 from penstock.operators.scalars.values import Argument, Bools, Found, both, either, valid
 from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
 
-#: functions that are NULL where an argument is: they take the arguments, then the type of the result
+#: functions that are NULL where an argument is, but for `_OF_KNOWN`: they take the arguments, then the type of the result
 FUNCTIONS: Mapping[str, Callable[..., Found]] = {**ARITHMETIC, **MOMENTS, **TEXTS}
+#: functions that are NULL where all arguments are, and compute all of them
+_OF_KNOWN = frozenset(("greatest", "least"))
 #: Spark computes the divisor first
 _LAST_FIRST = frozenset(("divide", "integral_divide", "remainder", "pmod"))
 
@@ -109,7 +111,8 @@ class Evaluation:
         for each in reversed(arguments) if tree.function in _LAST_FIRST else arguments:
             if each.raised is not None:
                 raised = either(raised, each.raised if known is None else each.raised & known)
-            known = both(known, valid(each.values))
+            if tree.function not in _OF_KNOWN:
+                known = both(known, valid(each.values))
         values, own = FUNCTIONS[tree.function](*(each.values for each in arguments), tree.type)
         if own is not None:
             raised = either(raised, own if known is None else own & known)
