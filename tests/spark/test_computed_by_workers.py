@@ -80,12 +80,24 @@ OURS = [
     "concat(s, 1 div t)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
     "regexp_extract(s, '^(.)(.*?)(b*)', 3)", "regexp_extract(s, '(?i)((?:À|ß)+)', 1)", r"regexp_extract(s, '((?:\\w|/)+)\\?(\\S+)')", "regexp_extract(s, '(a|(b))', 2)",
     "regexp_extract(concat(q, s), '(?:a/?){2,3}(.?)', 1)", "length(regexp_extract(s, '.', 0))",
+    # in another case than the columns
+    "L % 7", "concat(`S`, Q)", "CASE WHEN T <> 0 THEN 10 / T ELSE X END",
+    # constants of other types
+    "x * 0.1F", "CAST(0.1F AS DOUBLE) + x", "f > 0.1F", "x * 0.5", "x > 0.1", "f * CAST(1152921573326323713L AS FLOAT)", "f + CAST(16777217 AS FLOAT)",
+    # constants that Spark puts together
+    "i * 60 * 1000", "i + 1 + 2147483646", "t + CAST(1 AS TINYINT) + CAST(2 AS TINYINT)", "l - 1 + 2", "i + -1 + -5", "3 + (i + 4)",
+    "CASE WHEN i > 0 THEN NULL WHEN t <> 0 THEN 1 / t ELSE x END", "coalesce(1 / t, x) + 1", "(i + 1) IS NULL", "i = 1 AND 1 / t > 0 AND NOT (l > 5)",
 ]  # fmt: skip
 #: expressions that are left to Spark
 SPARKS = [
     "CAST(s AS INT)", "CAST(l AS INT)", "try_cast(l AS INT)", "try_add(i, 1)", "try_divide(i, 0)", "CAST(x AS STRING)", "round(x, 2)", "s RLIKE 'a'", "w * w", "c / w", "c % 3",
     "date_format(u, 'EEE')", "date_format(u, \"yyyy-MM-dd'T'HH\")", "date_format(u, 'MMMM')", "date_format(u, 'yy')", "hash(i)", "split(s, '/')[0]", "split_part(s, q, 1)", "replace(s, '', 'x')",
     "CAST(u AS STRING)", "x IN (1.0D)", "array(i)[0]", "regexp_extract(s, '(a)\\\\1', 1)", "regexp_extract(s, 'a$', 0)", "regexp_extract(s, q, 0)", "regexp_extract(s, '(a|(b))+', 2)", "1 + 1", "u > n",
+    "to_date(s, 'yyyy')", "to_date(u, 'yyyy')", "i / CAST(true AS INT)", "x * -0.0D",
+    # Spark puts the constants together, or leaves out something that raises
+    "i + 1 + 2147483647", "i + 2147483647 + -1", "i * 2 * 1073741824", "i * 0 * 5", "i + 1 + t + 2", "i > 3 OR (i > 3 AND 1 / t > 0)", "1 / t > 0 AND false", "true OR 1 / t > 0",
+    "i > 3 AND NOT (i <= 3 AND 1 / t > 0)", "if(1 / t > 0, 1, 1)", "CASE WHEN 1 / t > 0 THEN 1 ELSE 2 END = 3", "(coalesce(i + 1, 1)) IS NULL", "10 / t + CAST(NULL AS DOUBLE)",
+    "coalesce(1 div t, 0) = coalesce(1 div t, 0)", " + ".join(["x"] * 500),
 ]  # fmt: skip
 
 
@@ -179,9 +191,25 @@ def bits(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
-def compare(spark: SparkSession, folder: Path, expressions: Sequence[str], *, all_ours: bool) -> int:
+def listed(values: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Values as Python has them, those that it has not as bytes and numbers."""
+    if pa.types.is_string(values.type):
+        values = values.cast(pa.binary())
+    elif pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
+        values = values.cast(pa.int64() if pa.types.is_timestamp(values.type) else pa.int32())
+    return [bits(value) for value in values.to_pylist()]
+
+
+def compare(
+    spark: SparkSession,
+    folder: Path,
+    expressions: Sequence[str],
+    *,
+    all_ours: bool,
+    tuples: pa.Table | None = None,
+) -> int:
     """Compares what workers compute with what Spark does; how many expressions they do compute."""
-    tuples = table()
+    tuples = table() if tuples is None else tuples
     path = folder / "tuples.parquet"
     pq.write_table(tuples, path)
     frame = spark.read.parquet(str(path))
@@ -200,14 +228,10 @@ def compare(spark: SparkSession, folder: Path, expressions: Sequence[str], *, al
         some = columns[first : first + 40]
         expected = derive(frame, some).toArrow()
         for each in some:
-            values = [bits(value) for value in expected.column(each.name).to_pylist()]
+            values = listed(expected.column(each.name))
             assert found.column(each.name).type == each.type, each.expression
-            own = [bits(value) for value in found.column(each.name).to_pylist()]
-            wrong = [
-                (tuples.slice(row, 1).to_pylist()[0], a, b)
-                for row, (a, b) in enumerate(zip(own, values, strict=True))
-                if a != b
-            ]
+            own = listed(found.column(each.name))
+            wrong = [(row, a, b) for row, (a, b) in enumerate(zip(own, values, strict=True)) if a != b]
             assert not wrong, f"{each.expression}: {len(wrong)} rows, such as {wrong[0]}"
             if each.error_column:
                 raised = expected.column(each.error_column).to_pylist()
@@ -223,6 +247,85 @@ def test_what_is_not_known_to_be_the_same_is_left_to_spark(spark: SparkSession, 
     pq.write_table(table(), tmp_path / "tuples.parquet")
     host = SparkExpressionHost(spark, spark.read.parquet(str(tmp_path / "tuples.parquet")).schema)
     assert [text for text, tree in zip(SPARKS, host.trees(SPARKS), strict=True) if tree is not None] == []
+
+
+def test_moments_and_texts_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    """The first and last moments of all, and texts that are no UTF-8."""
+    least, day = -(2**63), 86_400_000_000
+    moments = [
+        least,
+        least + 1,
+        2**63 - 1,
+        -1,
+        0,
+        None,
+        -62_167_219_200_000_001,
+        -62_198_755_200_000_000 - 800 * day,
+        253_402_300_800_000_000,
+    ]
+    texts = [b"\x80\x80", b"\xc3", b"a\xffb", b"ok", b"\xf0\x9f", b"", None, b"\xed\xa0\x80", b"\xc3/\x80/"]
+    tuples = pa.table(
+        {
+            "u": pa.array(moments, pa.int64()).cast(pa.timestamp("us", "UTC")),
+            "s": pa.Array.from_buffers(pa.string(), len(texts), pa.array(texts, pa.binary()).buffers()),
+        }
+    )
+    units = ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR")
+    expressions = [
+        *(f"date_trunc('{unit}', u)" for unit in units),
+        *(
+            "date_format(u, 'yyyy-MM-dd HH:mm:ss')",
+            "date_format(u, 'yyyy')",
+            "to_date(u)",
+            "year(u)",
+            "day(u)",
+            "hour(u)",
+        ),
+        *(
+            "length(s)",
+            "upper(s)",
+            "replace(s, '/', 'x')",
+            "split_part(s, '/', 2)",
+            "concat(s, '-', s)",
+            "length(concat(s, 'x'))",
+        ),
+        *(
+            "startswith(s, 'a')",
+            "contains(s, 'b')",
+            "s = 'ok'",
+            "s < 'b'",
+            "s IN ('ok', 'a')",
+            "regexp_extract(s, '(.)b?', 1)",
+        ),
+    ]
+    assert compare(spark, tmp_path, expressions, all_ours=True, tuples=tuples) == len(expressions)
+
+
+def test_long_expressions(spark: SparkSession, tmp_path: Path) -> None:
+    choices = " ".join(f"WHEN i = {number} THEN 'v{number}'" for number in range(-7, 400))
+    expressions = [f"CASE {choices} END", f"CASE {choices} ELSE s END", " + ".join(["x"] * 40)]
+    assert compare(spark, tmp_path, expressions, all_ours=True) == len(expressions)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expression"),
+    [
+        ("spark.sql.legacy.timeParserPolicy", "LEGACY", "date_format(u, 'yyyy-MM-dd')"),
+        ("spark.sql.icu.caseMappings.enabled", "false", "upper(s)"),
+    ],
+)
+def test_settings_of_other_meanings(
+    spark: SparkSession, tmp_path: Path, setting: str, value: str, expression: str
+) -> None:
+    pq.write_table(table(), tmp_path / "tuples.parquet")
+    schema = spark.read.parquet(str(tmp_path / "tuples.parquet")).schema
+    assert SparkExpressionHost(spark, schema).trees([expression]) != [None]
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, value)
+    try:
+        assert SparkExpressionHost(spark, schema).trees([expression]) == [None]
+    finally:
+        spark.conf.set(setting, before)
 
 
 @pytest.mark.parametrize("seed", thinned(range(8), 8))
