@@ -149,7 +149,7 @@ class SparkExpressionHost:
             node
             for setting, (value, nodes) in _MEANINGS.items()
             for node in nodes
-            if (self._spark.conf.get(setting, "") or "").upper() == value
+            if str(self._spark.conf.get(setting)).upper() == value
         ]
 
         def answer(chunk: Sequence[str]) -> list[Scalar | None]:
