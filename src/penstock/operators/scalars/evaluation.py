@@ -99,8 +99,8 @@ class Evaluation:
                 return Value(pc.is_valid(value.values), value.raised)
             case Computation("coalesce"):
                 return self._coalesce(tree)
-            case Computation("if"):
-                return self._if(tree)
+            case Computation("case"):
+                return self._case(tree)
             case _:
                 return self._function(tree)
 
@@ -127,15 +127,26 @@ class Evaluation:
             raised = either(raised, other.raised & ~decided)
         return Value((pc.and_kleene if is_and else pc.or_kleene)(one.values, other.values), raised)
 
-    def _if(self, tree: Computation) -> Value:
-        condition, then, otherwise = (self.of(each) for each in tree.arguments)
-        holds = self._is(condition.values, value=True)
-        raised = condition.raised
-        if then.raised is not None:
-            raised = either(raised, then.raised & holds)
-        if otherwise.raised is not None:
-            raised = either(raised, otherwise.raised & ~holds)
-        return Value(pc.if_else(pa.array(holds), then.values, otherwise.values), raised)
+    def _case(self, tree: Computation) -> Value:
+        """Conditions and values in turn, then the value of the rest."""
+        *pairs, rest = (self.of(each) for each in tree.arguments)
+        conditions, values = pairs[::2], pairs[1::2]
+        raised: Bools | None = None
+        remaining = np.ones(self._batch.num_rows, np.bool_)
+        chosen: list[Bools] = []
+        for condition, value in zip(conditions, values, strict=True):
+            if condition.raised is not None:
+                raised = either(raised, condition.raised & remaining)
+            chosen.append(self._is(condition.values, value=True) & remaining)
+            if value.raised is not None:
+                raised = either(raised, value.raised & chosen[-1])
+            remaining = remaining & ~chosen[-1]
+        if rest.raised is not None:
+            raised = either(raised, rest.raised & remaining)
+        by = pa.StructArray.from_arrays(
+            list(map(pa.array, chosen)), [str(place) for place in range(len(chosen))]
+        )
+        return Value(pc.case_when(by, *(each.values for each in values), rest.values), raised)
 
     def _coalesce(self, tree: Computation) -> Value:
         arguments = [self.of(each) for each in tree.arguments]

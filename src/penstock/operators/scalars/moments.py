@@ -35,7 +35,11 @@ def date_format(moment: Argument, pattern: Argument, kind: pa.DataType) -> Found
     assert form is not None, "another pattern is left to Spark"
     step = form.microseconds
     steps = array_of(numbers(moment) // step, pa.int64(), moment).dictionary_encode()
-    texts = _written(steps.dictionary.to_numpy() * step, form)
+    numbered = steps.dictionary.to_numpy()
+    with np.errstate(over="ignore"):
+        begins = numbered * step
+    # the first step of all begins before the first moment
+    texts = _written(np.where((numbered < 0) & (begins > 0), np.iinfo(np.int64).min, begins), form)
     return pa.array(texts, kind).take(steps.indices), None
 
 
@@ -56,7 +60,9 @@ def _truncated(unit: str, moment: Argument, kind: pa.DataType) -> Found:
         begins = values // step * step
     else:
         begins = values.astype("M8[us]").astype(f"M8[{unit[0].upper()}]").astype("M8[us]").astype(np.int64)
-    return array_of(begins, kind, moment), None
+    # what begins before the first moment of all has come out at the end of time
+    raised = np.asarray((begins > values) | (values == np.iinfo(np.int64).min))
+    return array_of(begins, kind, moment), raised if raised.any() else None
 
 
 def _dates(days: Longs) -> dict[str, Longs]:

@@ -14,10 +14,25 @@ from penstock.operators.text.equal import formed_values
 from penstock.plan.java_regex import UnprovenError
 from penstock.plan.re2_regex import re2_pattern
 
+#: how many bytes a character has by its first one; what cannot be a first byte stands alone. Source: Spark 4.3, `UTF8String`
+_BYTES = (*[1] * 194, *[2] * 30, *[3] * 16, *[4] * 5, *[1] * 11)
+
 
 def length(text: Argument, kind: pa.DataType) -> Found:
     """How many code points a text has."""
-    return pc.utf8_length(text).cast(kind), None
+    if _is_valid(text):
+        return pc.utf8_length(text).cast(kind), None
+    lengths = [None if each is None else _length(each) for each in text.cast(pa.binary()).to_pylist()]
+    return pa.array(lengths, kind), None
+
+
+def _length(text: bytes) -> int:
+    """Of what may be no UTF-8: each first byte says how many there are behind it, as Spark has it."""
+    place = count = 0
+    while place < len(text):
+        place += _BYTES[text[place]]
+        count += 1
+    return count
 
 
 def replace(text: Argument, sought: Argument, replacement: Argument, _kind: pa.DataType) -> Found:
@@ -66,13 +81,19 @@ def is_extractable(pattern: str, group: int) -> bool:
 
 def _valid_text(text: Argument) -> Argument:
     """A text in which what is no UTF-8 is replaced, as Java replaces it."""
+    if _is_valid(text):
+        return text
+    values = text.cast(pa.binary()).to_pylist()
+    replaced = [None if each is None else each.decode(errors="replace") for each in values]
+    return pa.array(replaced, text.type)
+
+
+def _is_valid(text: Argument) -> bool:
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        values = text.cast(pa.binary()).to_pylist()
-        replaced = [None if each is None else each.decode(errors="replace") for each in values]
-        return pa.array(replaced, text.type)
-    return text
+        return False
+    return True
 
 
 def _formed(function: str, text: Argument, kind: pa.DataType) -> Found:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions."
 #: the most digits of a decimal
 MOST_DIGITS = 38
+#: expressions that are deeper are left to Spark: Python's stack has room for some hundreds
+MOST_DEPTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +22,13 @@ class Node:
         name: Catalyst's class, without its package.
         fields: what the JSON says of it.
         children: the expressions it is made of.
+        depth: nodes on the longest way down, itself among them.
     """
 
     name: str
     fields: dict[str, Any]
     children: tuple[Node, ...]
+    depth: int
 
 
 def projection(plan_json: str) -> list[Node]:
@@ -33,6 +38,13 @@ def projection(plan_json: str) -> list[Node]:
         plan_json: Catalyst's JSON of the projection's analysed plan.
     """
     return [_tree(nodes) for nodes in json.loads(plan_json)[0]["projectList"]]
+
+
+def names(tree: Node) -> Iterator[str]:
+    """The names of all nodes."""
+    yield tree.name
+    for child in tree.children:
+        yield from names(child)
 
 
 def digits(kind: str) -> tuple[int, int]:
@@ -60,11 +72,10 @@ def exact_decimal(operation: str, left: str, right: str) -> str | None:
 
 def _tree(nodes: list[dict[str, Any]]) -> Node:
     """The tree that Catalyst's JSON lists in preorder."""
-    remaining = iter(nodes)
-
-    def build() -> Node:
-        fields = next(remaining)
-        children = tuple(build() for _ in range(fields["num-children"]))
-        return Node(str(fields["class"]).removeprefix(_CATALYST), fields, children)
-
-    return build()
+    built: list[Node] = []
+    for fields in reversed(nodes):
+        children = tuple(built.pop() for _ in range(fields["num-children"]))
+        depth = 1 + max((child.depth for child in children), default=0)
+        built.append(Node(str(fields["class"]).removeprefix(_CATALYST), fields, children, depth))
+    (tree,) = built
+    return tree

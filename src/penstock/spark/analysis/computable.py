@@ -2,22 +2,25 @@
 
 What is not known here is left to Spark, which costs time and never a wrong result. Catalyst's JSON does not tell an operation that
 raises from one that gives NULL (`try_cast`), so that casts are taken only where no value can make them raise. Functions of a time zone are taken where it is UTC.
+Where Spark's optimiser may leave out something that raises, or reorders it (`rearranged`), the expression is left to Spark too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.operators.scalars.texts import is_extractable
 from penstock.plan.date_patterns import date_pattern
 from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
-from penstock.spark.analysis.catalyst_trees import MOST_DIGITS, Node, digits, exact_decimal
+from penstock.spark.analysis.catalyst_trees import MOST_DEPTH, MOST_DIGITS, Node, digits, exact_decimal, names
+from penstock.spark.analysis.rearranged import has_distinct_tests, is_of_functions, raises_alike_in_any_order
 
 _TYPES: Mapping[str, pa.DataType] = MappingProxyType(
     {
@@ -69,61 +72,70 @@ class _LeftToSparkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """A tree, and its type as Catalyst's JSON names it."""
+    """A tree, its type as Catalyst's JSON names it, whether it may raise and whether it may be NULL for all that is known."""
 
     tree: Scalar
     kind: str
+    raises: bool = False
+    nullable: bool = True
 
 
-def scalar_tree(expression: Node) -> Scalar | None:
+def scalar_tree(expression: Node, columns: Iterable[str], others: Collection[str] = ()) -> Scalar | None:
     """The tree of a resolved expression; None where Spark has to compute it.
 
     Args:
-        expression: as analysed under ANSI rules.
+        expression: as analysed under ANSI rules; it spells columns as its text does.
+        columns: the stream's, by the names that batches have.
+        others: nodes that the session's settings give another meaning.
     """
+    named = {name.lower(): name for name in columns}
     try:
-        return _tree(expression, None).tree
+        _require(expression.depth <= MOST_DEPTH and not any(name in others for name in names(expression)))
+        return _tree(expression, named, None).tree
     except _LeftToSparkError:
         return None
 
 
-def _tree(node: Node, shared: _Typed | None) -> _Typed:
+def _tree(node: Node, named: Mapping[str, str], shared: _Typed | None) -> _Typed:
     """The tree of an expression.
 
     Args:
         node: the expression.
+        named: the columns' names by these in lower case.
         shared: what it refers to as common, as `BETWEEN` does to its operand.
     """
     if node.name in _REPLACED:
         _require(len(node.children) == 1)
-        return _tree(node.children[0], shared)
+        return _tree(node.children[0], named, shared)
     if node.name == "With":
         # the JSON does not tell several common expressions apart
         _require(len(node.children) == 2 and shared is None)
-        return _tree(node.children[0], _tree(node.children[1].children[0], None))
+        common = _tree(node.children[1].children[0], named, None)
+        # Spark computes it beforehand, whoever needs it
+        _require(not common.raises)
+        return _tree(node.children[0], named, common)
     if node.name == "CommonExpressionRef":
         _require(shared is not None)
         assert shared is not None, "it was required"
         return shared
-    if node.name == "AttributeReference":
-        kind = _scalar_kind(node.fields["dataType"])
-        return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind)), kind)
-    if node.name == "GetStructField":
-        return _field_of_column(node)
+    if node.name in ("AttributeReference", "GetStructField"):
+        return _column(node, named)
     if node.name == "Literal":
         kind = _scalar_kind(node.fields["dataType"])
-        return _Typed(Constant(_constant(node.fields["value"], kind), _arrow(kind)), kind)
+        value = _constant(node.fields["value"], kind)
+        return _Typed(Constant(value, _arrow(kind)), kind, nullable=value is None)
     if node.name == "Cast" and _is_null_literal(node.children[0]):
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(Constant(None, _arrow(kind)), kind)
-    arguments = [_tree(child, shared) for child in node.children]
+    arguments = [_tree(child, named, shared) for child in node.children]
     made = _FORMS.get(node.name)
     _require(made is not None)
     assert made is not None, "it was required"
     return made(node, arguments)
 
 
-def _field_of_column(node: Node) -> _Typed:
+def _column(node: Node, named: Mapping[str, str]) -> _Typed:
+    """A column, or a field within it."""
     path: list[int] = []
     while node.name == "GetStructField":
         path.insert(0, int(node.fields["ordinal"]))
@@ -132,8 +144,10 @@ def _field_of_column(node: Node) -> _Typed:
     kind = node.fields["dataType"]
     for place in path:
         kind = kind["fields"][place]["type"]
-    kind = _scalar_kind(kind)
-    return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind), tuple(path)), kind)
+    kind, name = _scalar_kind(kind), named.get(str(node.fields["name"]).lower())
+    _require(name is not None)
+    column = ColumnValue(str(name), _arrow(kind), tuple(path))
+    return _Typed(column, kind, nullable=bool(path) or bool(node.fields["nullable"]))
 
 
 def _is_null_literal(node: Node) -> bool:
@@ -147,19 +161,23 @@ def _arithmetic(node: Node, arguments: list[_Typed]) -> _Typed:
     elif kind is not None and kind.startswith("decimal"):
         kind = exact_decimal(node.name, kind, kind)
     _require(kind is not None and (kind in _WIDTH or kind.startswith("decimal")))
-    return _call(_ARITHMETIC[node.name], arguments, kind)
+    made = _call(_ARITHMETIC[node.name], arguments, kind, raises=kind in _WHOLE)
+    _require(kind not in _WHOLE or raises_alike_in_any_order(made.tree))
+    return made
 
 
 def _division(node: Node, arguments: list[_Typed]) -> _Typed:
-    kind = _common(arguments)
+    kind, divisor = _common(arguments), arguments[1].tree
+    never = isinstance(divisor, Constant) and divisor.value not in (None, 0)
     if node.name == "Divide":
         _require(kind == "double")
-        return _call("divide", arguments, kind)
+        return _call("divide", arguments, kind, raises=not never)
     _require(kind in _WHOLE)
     if node.name == "IntegralDivide":
         _require(kind == "long")
-        return _call("integral_divide", arguments, "long")
-    return _call(_DIVISIONS[node.name], arguments, kind)
+        never = never and divisor != Constant(-1, pa.int64())
+        return _call("integral_divide", arguments, "long", raises=not never)
+    return _call(_DIVISIONS[node.name], arguments, kind, raises=not never)
 
 
 def _sign(node: Node, arguments: list[_Typed]) -> _Typed:
@@ -169,10 +187,12 @@ def _sign(node: Node, arguments: list[_Typed]) -> _Typed:
         return value
     if node.name == "UnaryMinus" and isinstance(value.tree, Constant) and value.kind in _WIDTH:
         number = value.tree.value
-        _require(isinstance(number, int | float) and (value.kind in _FLOATING or _fits(-number, value.kind)))
+        _require(isinstance(number, int | float))
         assert isinstance(number, int | float), "it was required"
-        return _Typed(Constant(-number, value.tree.type), value.kind)
-    return _call("negate" if node.name == "UnaryMinus" else "absolute", arguments, value.kind)
+        _require(number != 0 if value.kind in _FLOATING else _fits(-number, value.kind))
+        return _Typed(Constant(-number, value.tree.type), value.kind, nullable=False)
+    function = "negate" if node.name == "UnaryMinus" else "absolute"
+    return _call(function, arguments, value.kind, raises=value.kind in _WHOLE)
 
 
 def _bits(node: Node, arguments: list[_Typed]) -> _Typed:
@@ -184,7 +204,10 @@ def _bits(node: Node, arguments: list[_Typed]) -> _Typed:
 def _comparison(node: Node, arguments: list[_Typed]) -> _Typed:
     kind = _common(arguments)
     _require(kind is not None and (kind != "boolean" or node.name == "EqualTo"))
-    return _call(_COMPARISONS[node.name], arguments, "boolean")
+    made = _call(_COMPARISONS[node.name], arguments, "boolean")
+    # of what cannot be NULL Spark may know the outcome, and does not compute it
+    _require(not made.raises or made.nullable)
+    return made
 
 
 def _in(_: Node, arguments: list[_Typed]) -> _Typed:
@@ -196,42 +219,49 @@ def _in(_: Node, arguments: list[_Typed]) -> _Typed:
 
 def _logic(node: Node, arguments: list[_Typed]) -> _Typed:
     _require(all(each.kind == "boolean" for each in arguments))
-    return _call(node.name.lower(), arguments, "boolean")
+    made = _call(node.name.lower(), arguments, "boolean")
+    _require(not made.raises or has_distinct_tests(made.tree))
+    return made
 
 
 def _is_null(node: Node, arguments: list[_Typed]) -> _Typed:
-    return _call("is_null" if node.name == "IsNull" else "is_not_null", arguments, "boolean")
+    (value,) = arguments
+    _require(not value.raises or (value.nullable and is_of_functions(value.tree)))
+    made = _call("is_null" if node.name == "IsNull" else "is_not_null", arguments, "boolean")
+    return replace(made, nullable=False)
 
 
 def _coalesce(_: Node, arguments: list[_Typed]) -> _Typed:
-    return _call("coalesce", arguments, _common(arguments))
+    made = _call("coalesce", arguments, _common(arguments))
+    return replace(made, nullable=all(each.nullable for each in arguments))
 
 
 def _case(_: Node, arguments: list[_Typed]) -> _Typed:
     """`If` and `CaseWhen`: conditions and values in turn, then the value of the rest."""
-    rest = arguments[-1] if len(arguments) % 2 else None
     conditions = arguments[0 : len(arguments) - 1 : 2]
-    values = arguments[1::2]
-    _require(all(each.kind == "boolean" for each in conditions))
-    kind = _common([*values, *([] if rest is None else [rest])])
-    _require(kind is not None)
+    values = arguments[1::2] + arguments[2 * len(conditions) :]
+    kind = _common(values)
+    _require(kind is not None and all(each.kind == "boolean" and not each.raises for each in conditions))
     assert kind is not None, "it was required"
-    found = Constant(None, _arrow(kind)) if rest is None else rest.tree
-    for condition, value in zip(reversed(conditions), reversed(values), strict=True):
-        found = Computation("if", (condition.tree, value.tree, found), _arrow(kind))
-    return _Typed(found, kind)
+    has_rest = len(values) > len(conditions)
+    rest = [] if has_rest else [Constant(None, _arrow(kind))]
+    tree = Computation("case", (*(each.tree for each in arguments), *rest), _arrow(kind))
+    nullable = not has_rest or any(each.nullable for each in values)
+    return _Typed(tree, kind, any(each.raises for each in values), nullable)
 
 
-def _null_if(_: Node, arguments: list[_Typed]) -> _Typed:
+def _null_if(node: Node, arguments: list[_Typed]) -> _Typed:
     condition, value = arguments
     null = _Typed(Constant(None, value.tree.type), value.kind)
-    return _call("if", [condition, null, value], value.kind)
+    return _case(node, [condition, null, value])
 
 
 def _extreme(node: Node, arguments: list[_Typed]) -> _Typed:
     kind = _common(arguments)
     _require(kind is not None and kind not in (*_FLOATING, "boolean", "string"))
-    return _call(node.name.lower(), arguments, kind)
+    _require(not any(each.raises for each in arguments))
+    made = _call(node.name.lower(), arguments, kind)
+    return replace(made, nullable=all(each.nullable for each in arguments))
 
 
 def _rounded(_: Node, arguments: list[_Typed]) -> _Typed:
@@ -245,7 +275,7 @@ def _rounded(_: Node, arguments: list[_Typed]) -> _Typed:
 
 def _whole(node: Node, arguments: list[_Typed]) -> _Typed:
     _require(arguments[0].kind == "double" and len(arguments) == 1)
-    return _call(node.name.lower(), arguments, "long")
+    return _call(node.name.lower(), arguments, "long", raises=True)
 
 
 def _cast(node: Node, arguments: list[_Typed]) -> _Typed:
@@ -257,7 +287,8 @@ def _cast(node: Node, arguments: list[_Typed]) -> _Typed:
     if source == "timestamp":
         _require(zone in _UTC)
     if isinstance(value.tree, Constant) and value.tree.value is not None:
-        return _Typed(Constant(_cast_constant(value.tree.value, target), _arrow(target)), target)
+        constant = Constant(_cast_constant(value.tree.value, target), _arrow(target))
+        return _Typed(constant, target, nullable=False)
     return _call("date" if target == "date" else "cast", arguments, target)
 
 
@@ -268,6 +299,8 @@ def _is_exact(value: _Typed, target: str) -> bool:
         return _WIDTH[source] < _WIDTH[target]
     if source in _WHOLE and target == "string":
         return not isinstance(value.tree, Constant)
+    if source.startswith("decimal") and target == "double":
+        return isinstance(value.tree, Constant)
     if not target.startswith("decimal"):
         return False
     whole, fraction = digits(target)
@@ -284,7 +317,7 @@ def _cast_constant(value: object, target: str) -> object:
     if target.startswith("decimal"):
         return Decimal(str(value))
     if target == "float":
-        return pa.scalar(value, pa.float64()).cast(pa.float32(), safe=False).as_py()
+        return float(np.asarray(value, np.int64).astype(np.float32))
     return float(str(value)) if target in _FLOATING else value
 
 
@@ -299,6 +332,8 @@ def _field(node: Node, arguments: list[_Typed]) -> _Typed:
 
 def _to_date(node: Node, arguments: list[_Typed]) -> _Typed:
     """`to_date(x)`, whose JSON leaves out the cast that it is."""
+    # with a pattern it parses a text
+    _require(len(arguments) == 1)
     (value,) = arguments
     if value.kind == "date":
         return value
@@ -318,7 +353,8 @@ def _truncated(node: Node, arguments: list[_Typed]) -> _Typed:
     assert isinstance(unit.tree, Constant), "it was required"
     named = _UNITS.get(str(unit.tree.value).upper())
     _require(named is not None)
-    return _call(f"truncate_{named}", [value], value.kind)
+    # before the first moment of all there is none
+    return _call(f"truncate_{named}", [value], value.kind, raises=True)
 
 
 def _formatted(node: Node, arguments: list[_Typed]) -> _Typed:
@@ -422,11 +458,23 @@ _FORMS: Mapping[str, Callable[[Node, list[_Typed]], _Typed]] = MappingProxyType(
 )
 
 
-def _call(function: str, arguments: list[_Typed], kind: str | None) -> _Typed:
-    """A computation; one of constants alone is Spark's, which does it once."""
-    _require(kind is not None and any(not isinstance(each.tree, Constant) for each in arguments))
+def _call(function: str, arguments: list[_Typed], kind: str | None, *, raises: bool = False) -> _Typed:
+    """A computation; one of constants alone is Spark's, which does it once.
+
+    Args:
+        function: its name.
+        arguments: of it.
+        kind: of its value.
+        raises: whether it may raise by itself.
+    """
+    trees = tuple(each.tree for each in arguments)
+    _require(kind is not None and any(not isinstance(each, Constant) for each in trees))
     assert kind is not None, "it was required"
-    return _Typed(Computation(function, tuple(each.tree for each in arguments), _arrow(kind)), kind)
+    raises = raises or any(each.raises for each in arguments)
+    # what is NULL for all tuples Spark does not compute, so that it raises for none
+    _require(not raises or not any(isinstance(each, Constant) and each.value is None for each in trees))
+    nullable = any(each.nullable for each in arguments)
+    return _Typed(Computation(function, trees, _arrow(kind)), kind, raises, nullable)
 
 
 def _is_in_utc(node: Node, value: _Typed) -> bool:
@@ -457,7 +505,10 @@ def _constant(text: object, kind: str) -> object:
     if kind in _WHOLE:
         return int(str(text))
     if kind in _FLOATING:
-        return float(str(text))
+        number = float(str(text)) if kind == "double" else float(np.float32(str(text)))
+        # as a part of two trees it would be taken for 0.0
+        _require(number != 0 or not np.signbit(number))
+        return number
     if kind.startswith("decimal"):
         return Decimal(str(text))
     if kind == "boolean":

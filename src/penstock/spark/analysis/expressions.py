@@ -54,6 +54,12 @@ CHUNK_EXPRESSIONS = 500
 _CASE_MAPPINGS = "spark.sql.icu.caseMappings.enabled"
 _CASE_FUNCTIONS = {"lower", "lcase", "upper", "ucase", "ilike"}
 
+#: settings, and which of their values gives some of Catalyst's nodes another meaning
+_MEANINGS = {
+    _CASE_MAPPINGS: ("FALSE", ("Lower", "Upper")),
+    "spark.sql.legacy.timeParserPolicy": ("LEGACY", ("DateFormatClass",)),
+}
+
 _INTERVALS = (YearMonthIntervalType, CalendarIntervalType)
 _LEFT_TO_SPARK = (*_INTERVALS, ArrayType, MapType, StructType, VariantType)
 
@@ -139,9 +145,16 @@ class SparkExpressionHost:
     def trees(self, expressions: Sequence[str]) -> list[Scalar | None]:
         """See `ExpressionHost.trees`."""
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._trees]
+        others = [
+            node
+            for setting, (value, nodes) in _MEANINGS.items()
+            for node in nodes
+            if str(self._spark.conf.get(setting)).upper() == value
+        ]
 
         def answer(chunk: Sequence[str]) -> list[Scalar | None]:
-            return [scalar_tree(each) for each in projection(_analysed_json(self._table, chunk))]
+            found = projection(_analysed_json(self._table, chunk))
+            return [scalar_tree(each, self._schema.fieldNames(), others) for each in found]
 
         self._trees.update(zip(unseen, _chunked(unseen, answer), strict=True))
         return [self._trees[text] for text in expressions]

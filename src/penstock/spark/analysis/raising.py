@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.spark.analysis.catalyst_trees import Node, digits, exact_decimal, projection
+from penstock.spark.analysis.catalyst_trees import MOST_DEPTH, Node, digits, exact_decimal, projection
 
 
 def _nodes(names: str) -> frozenset[str]:
@@ -57,7 +57,10 @@ def raising(plan_json: str, expressions: Sequence[str]) -> list[bool]:
         plan_json: Catalyst's JSON of the projection's analysed plan.
         expressions: the texts it was made from, in order.
     """
-    return [not _safe(node, text) for node, text in zip(projection(plan_json), expressions, strict=True)]
+    return [
+        node.depth > MOST_DEPTH or not _safe(node, text)
+        for node, text in zip(projection(plan_json), expressions, strict=True)
+    ]
 
 
 def _safe(node: Node, text: str) -> bool:
@@ -89,7 +92,7 @@ def _divides_by_a_number(node: Node) -> bool:
     while divisor.name == "Cast":
         (divisor,) = divisor.children
     value = divisor.fields.get("value") if divisor.name == "Literal" else None
-    if value is None or _type(node.children[1]) not in _WIDTH:
+    if value is None or _type(node.children[1]) not in _WIDTH or _type(divisor) == "boolean":
         return False
     # -1 is what the smallest whole number cannot be divided by; with a remainder it can
     return float(value) not in ((0.0, -1.0) if node.name == "IntegralDivide" else (0.0,))

@@ -99,7 +99,9 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
     program = task.stage.program
     reader = RowGroupReader(group, program.dictionaries)
     columns, batch_rows = program.columns, program.settings.batch_rows
-    is_matched = could_match(program.plan, _bounds(group, reader.metadata, task.stage.bounding_encoders))
+    is_matched = could_match(
+        program.plan, _bounds(group, reader.metadata, task.stage.bounding_encoders, columns)
+    )
     arrived = None if group.stamp is None else group.stamp.modified_ns // 1_000
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
@@ -165,15 +167,19 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _bounds(
-    group: RowGroup, metadata: pq.RowGroupMetaData, encoders: Sequence[ColumnEncoder | None]
+    group: RowGroup,
+    metadata: pq.RowGroupMetaData,
+    encoders: Sequence[ColumnEncoder | None],
+    columns: Sequence[str],
 ) -> list[CodeBounds | None]:
-    """What the row group's statistics say of each attribute; nothing of those without an encoder."""
+    """What the row group's statistics say of each attribute; nothing of those without an encoder, or that are no columns of the stream."""
     found = {}
     for index in range(metadata.num_columns):
         column = metadata.column(index)
         # a dot may stand for a field of a nested column
-        if column.is_stats_set and column.statistics.has_min_max and "." not in column.path_in_schema:
-            found[column.path_in_schema] = column.statistics
+        name = column.path_in_schema
+        if column.is_stats_set and column.statistics.has_min_max and "." not in name and name in columns:
+            found[name] = column.statistics
     bounds: list[CodeBounds | None] = []
     for encoder in encoders:
         statistics = None if encoder is None else found.get(encoder.coding.name)
