@@ -33,7 +33,7 @@ from processes import processor_seconds
 ROOT = Path(__file__).resolve().parent.parent
 WATERMARK = "10 seconds"
 #: a query of PyFlink that takes longer is given up
-MOST_SECONDS = 180
+MOST_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -157,18 +157,17 @@ class Flink:
         try:
             self._ask({"sources": str(source), "sink": str(sink), "query": query})
             before = self.processor()
-            try:
-                answer = self._ask({"run": True})
-            except TimeoutError as error:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
-                self._process = self._started()
-                return Run(str(error))
+            answer = self._ask({"run": True})
             if "error" in answer:
                 return Run(str(answer["error"]))
             used, way = self.processor() - before, str(answer["way"])
             rows = _rows(sink / way) if way == "append" else _rows_of_changes(sink / way)
             return Run(way, float(str(answer["seconds"])), used, rows)
+        except TimeoutError as error:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = self._started()
+            return Run(str(error))
         finally:
             shutil.rmtree(sink, ignore_errors=True)
 
