@@ -89,7 +89,7 @@ OURS = [
     # constants of other types
     "x * 0.1F", "CAST(0.1F AS DOUBLE) + x", "f > 0.1F", "x * 0.5", "x > 0.1", "f * CAST(1152921573326323713L AS FLOAT)", "f + CAST(16777217 AS FLOAT)",
     # constants that Spark puts together
-    "i * 60 * 1000", "i + 1 + 2147483646", "t + CAST(1 AS TINYINT) + CAST(2 AS TINYINT)", "l - 1 + 2", "i + -1 + -5", "3 + (i + 4)",
+    "i * 60 * 1000", "i + 1 + 2147483646", "t + 1Y + 2Y", "l - 1 + 2", "i + -1 + -5", "3 + (i + 4)",
     "CASE WHEN i > 0 THEN NULL WHEN t <> 0 THEN 1 / t ELSE x END", "coalesce(1 / t, x) + 1", "(i + 1) IS NULL", "i = 1 AND 1 / t > 0 AND NOT (l > 5)",
 ]  # fmt: skip
 #: expressions that are left to Spark

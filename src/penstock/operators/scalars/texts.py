@@ -47,7 +47,7 @@ def concat(*arguments: Argument) -> Found:
 
 def split_part(text: Argument, delimiter: Argument, number: Argument, kind: pa.DataType) -> Found:
     """The part with a number, from 1, or from the end with -1; an empty text where there are fewer."""
-    parts = pc.split_pattern(text, delimiter.as_py())
+    parts = pc.split_pattern(_valid_text(text), delimiter.as_py())
     offsets = np.asarray(parts.offsets).astype(np.int64)
     first, end, wanted = offsets[:-1], offsets[1:], number.as_py()
     places = first + wanted - 1 if wanted > 0 else end + wanted
