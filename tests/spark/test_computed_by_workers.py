@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -255,6 +255,38 @@ def test_what_is_not_known_to_be_the_same_is_left_to_spark(spark: SparkSession, 
     pq.write_table(table(), tmp_path / "tuples.parquet")
     host = SparkExpressionHost(spark, spark.read.parquet(str(tmp_path / "tuples.parquet")).schema)
     assert [text for text, tree in zip(SPARKS, host.trees(SPARKS), strict=True) if tree is not None] == []
+    # a constant of another type, and an expression that is deep
+    assert host.may_raise(["i / CAST(true AS INT)", SPARKS[-1], "i % 3"]) == [True, True, False]
+
+
+def test_batches_of_all_shapes(spark: SparkSession, tmp_path: Path) -> None:
+    """Slices, batches without rows, dictionaries and long strings give what the whole batch gives."""
+    tuples = table()
+    pq.write_table(tuples, tmp_path / "tuples.parquet")
+    host = SparkExpressionHost(spark, spark.read.parquet(str(tmp_path / "tuples.parquet")).schema)
+    columns, trees = declared(host, OURS), host.trees(OURS)
+    computed = ComputedColumns(tuple(columns), tuple(tree for tree in trees if tree is not None))
+    names = [name for each in columns for name in (each.name, each.error_column) if name]
+    (batch,) = tuples.combine_chunks().to_batches()
+    whole = computed.added_to(batch, names).select(names)
+
+    def texts(change: Callable[[pa.Array], pa.Array]) -> pa.RecordBatch:
+        arrays = [change(each) if pa.types.is_string(each.type) else each for each in batch.columns]
+        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+    dictionaries = texts(lambda column: column.dictionary_encode())
+    shapes = [
+        (batch.slice(37, 101), whole.slice(37, 101)),
+        (batch.slice(5, 0), whole.slice(5, 0)),
+        (dictionaries, whole),
+        (dictionaries.slice(11, 50), whole.slice(11, 50)),
+        (texts(lambda column: column.cast(pa.large_string())), whole),
+    ]
+    for shape, expected in shapes:
+        found = computed.added_to(shape, names)
+        for name in names:
+            assert found.column(name).type == expected.column(name).type, name
+            assert listed(found.column(name)) == listed(expected.column(name)), name
 
 
 def test_moments_and_texts_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
