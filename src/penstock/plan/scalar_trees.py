@@ -44,7 +44,7 @@ class Computation:
     """A function of other values.
 
     Attributes:
-        function: name of one of `operators.scalars.functions.FUNCTIONS`, or a form of `operators.scalars.evaluation`.
+        function: name of one of `operators.scalars.evaluation.FUNCTIONS`, or a form there.
         arguments: what it is given.
         type: of its value.
     """

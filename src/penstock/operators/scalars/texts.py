@@ -26,6 +26,17 @@ def length(text: Argument, kind: pa.DataType) -> Found:
     return pa.array(lengths, kind), None
 
 
+def _cut(text: bytes, first: int, end: int) -> bytes:
+    """Of what may be no UTF-8, likewise."""
+    places: list[int] = []
+    place = 0
+    while place < len(text) and len(places) <= end:
+        places.append(place)
+        place += _BYTES[text[place]]
+    places += [len(text)] * (end + 1 - len(places))
+    return text[places[first] : places[end]]
+
+
 def _length(text: bytes) -> int:
     """Of what may be no UTF-8: each first byte says how many there are behind it, as Spark has it."""
     place = count = 0
@@ -47,7 +58,7 @@ def concat(*arguments: Argument) -> Found:
 
 def split_part(text: Argument, delimiter: Argument, number: Argument, kind: pa.DataType) -> Found:
     """The part with a number, from 1, or from the end with -1; an empty text where there are fewer."""
-    parts = pc.split_pattern(text, delimiter.as_py())
+    parts = pc.split_pattern(_valid_text(text), delimiter.as_py())
     offsets = np.asarray(parts.offsets).astype(np.int64)
     first, end, wanted = offsets[:-1], offsets[1:], number.as_py()
     places = first + wanted - 1 if wanted > 0 else end + wanted
@@ -60,7 +71,10 @@ def substring(text: Argument, begin: Argument, length: Argument, kind: pa.DataTy
     """So many code points from a place, which counts from 1; from the first one also where it is 0."""
     first = max(begin.as_py() - 1, 0)
     end = first + max(length.as_py(), 0)
-    return pc.utf8_slice_codeunits(_valid_text(text), start=first, stop=end).cast(kind), None
+    if _is_valid(text):
+        return pc.utf8_slice_codeunits(text, start=first, stop=end).cast(kind), None
+    cut = [None if each is None else _cut(each, first, end) for each in text.cast(pa.binary()).to_pylist()]
+    return pa.array(cut, pa.binary()).cast(kind, safe=False), None
 
 
 def regexp_extract(text: Argument, pattern: Argument, group: Argument, kind: pa.DataType) -> Found:
@@ -96,6 +110,11 @@ def _is_valid(text: Argument) -> bool:
     return True
 
 
+def _trimmed(function: Callable[..., pa.Array], text: Argument, _kind: pa.DataType) -> Found:
+    """Without spaces at an end."""
+    return function(text, characters=" "), None
+
+
 def _formed(function: str, text: Argument, kind: pa.DataType) -> Found:
     return formed_values(text.cast(pa.large_string()), (function,)).cast(kind), None
 
@@ -111,7 +130,10 @@ TEXTS: Mapping[str, Callable[..., Found]] = {
     "split_part": split_part,
     "regexp_extract": regexp_extract,
     "substring": substring,
-    **{name: partial(_formed, name) for name in ("lower", "upper", "trim", "ltrim", "rtrim")},
+    **{name: partial(_formed, name) for name in ("lower", "upper")},
+    "trim": partial(_trimmed, pc.ascii_trim),
+    "ltrim": partial(_trimmed, pc.ascii_ltrim),
+    "rtrim": partial(_trimmed, pc.ascii_rtrim),
     "starts_with": partial(_searched, pc.starts_with),
     "ends_with": partial(_searched, pc.ends_with),
     "contains": partial(_searched, pc.match_substring),

@@ -80,6 +80,8 @@ def formed_values(values: pa.Array, form: Form) -> pa.Array:
     """Distinct strings behind functions: those of ASCII together, others one by one."""
     if not form:
         return values
+    # of an array whose bytes do not begin with its buffer, pyarrow's functions of ASCII give those of other values
+    values = pa.concat_arrays([values, values.slice(0, 0)])
     strange = pc.invert(pc.string_is_ascii(values))
     found = values
     for function in form:

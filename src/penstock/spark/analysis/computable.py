@@ -59,11 +59,15 @@ _TRIMS = {"StringTrim": "trim", "StringTrimLeft": "ltrim", "StringTrimRight": "r
 _SEARCHES = {"StartsWith": "starts_with", "EndsWith": "ends_with", "Contains": "contains"}
 #: nodes that stand for the one expression they hold
 _REPLACED = frozenset(("Alias", "Extract", "DatePart", "Nvl", "Nvl2", "Between", "NullIf"))
-_ROUNDED = range(16)
+#: digits of `round`: with more of them too many numbers are near a half
+_ROUNDED = range(9)
 _UNITS = {
     "SECOND": "second", "MINUTE": "minute", "HOUR": "hour", "DAY": "day", "DD": "day", "MONTH": "month", "MON": "month", "MM": "month",
     "YEAR": "year", "YYYY": "year", "YY": "year",
 }  # fmt: skip
+
+
+_LAST_JULIAN_YEAR = 1582
 
 
 class _LeftToSparkError(Exception):
@@ -515,9 +519,12 @@ def _constant(text: object, kind: str) -> object:
         return str(text) == "true"
     if kind == "date":
         try:
-            return date.fromisoformat(str(text))
+            found = date.fromisoformat(str(text))
         except ValueError:
             raise _LeftToSparkError from None
+        # older ones are told by another calendar
+        _require(found.year > _LAST_JULIAN_YEAR)
+        return found
     _require(kind == "string")
     return str(text)
 

@@ -89,6 +89,7 @@ class SparkExpressionHost:
         self._schemas: dict[str, pa.Schema] = {}
         self._calls: dict[str, Aggregated] = {}
         self._trees: dict[str, Scalar | None] = {}
+        self._trees_over: dict[tuple[tuple[str, str], ...], dict[str, Scalar | None]] = {}
         self.stream = f"__penstock_{uuid.uuid4().hex}"
 
     @property
@@ -176,11 +177,20 @@ class SparkExpressionHost:
 
     def trees_over(self, columns: pa.Schema, expressions: Sequence[str]) -> list[Scalar | None]:
         """See `ExpressionHost.trees_over`."""
-        over = SparkExpressionHost(self._spark, spark_schema(columns), declaring=self._declaring)
-        if self._declaring:
-            over.types(expressions)
+        key = tuple((field.name, str(field.type)) for field in columns)
+        known = self._trees_over.setdefault(key, {})
+        unseen = [text for text in dict.fromkeys(expressions) if text not in known]
+        if unseen:
+            over = SparkExpressionHost(self._spark, spark_schema(columns), declaring=self._declaring)
+            if self._declaring:
+                over.types(unseen)
+            known.update(zip(unseen, over.trees_if_known(unseen), strict=True))
+        return [known[text] for text in expressions]
+
+    def trees_if_known(self, expressions: Sequence[str]) -> list[Scalar | None]:
+        """Likewise `trees`, of expressions that an earlier run took; None of all where Spark takes one no more."""
         try:
-            return over.trees(expressions)
+            return self.trees(expressions)
         except SqlError:
             return [None] * len(expressions)
 

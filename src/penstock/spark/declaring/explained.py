@@ -25,7 +25,7 @@ from penstock.spark.ingest.explaining import (
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.spark.lanes.deadlines.estimates import explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
-from penstock.spark.lanes.joins.computed import computed_rows, is_computed
+from penstock.spark.lanes.joins.computed import computed_rows
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
@@ -108,8 +108,7 @@ def _of_lane(spark: SparkSession, definition: LaneDefinition, cells: int) -> lis
     """
     if isinstance(definition, JoinDefinition):
         plan = definition.plan
-        by_spark = is_computed(plan) and computed_rows(spark, plan) is None
-        return explain_first(plan, cells, by_spark=by_spark)
+        return explain_first(plan, cells, by_spark=computed_rows(spark, plan) is None)
     if isinstance(definition, RefreshedDefinition):
         return explain_refreshed(definition)
     assert isinstance(definition, UnionDefinition)

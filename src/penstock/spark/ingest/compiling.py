@@ -244,7 +244,11 @@ def by_whom(
     Returns:
         The columns, those that only Spark can compute first; and how the workers compute them, None where there are none or Spark does.
     """
-    trees = host.trees([each.expression for each in derived]) if derived else []
+    found = host.trees([each.expression for each in derived]) if derived else []
+    trees = [
+        tree if tree is not None and tree.type == each.type else None
+        for tree, each in zip(found, derived, strict=True)
+    ]
     known = tuple(each for each in trees if each is not None)
     if known and len(known) == len(derived):
         return tuple(derived), ComputedColumns(tuple(derived), known)

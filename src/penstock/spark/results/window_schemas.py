@@ -6,7 +6,6 @@ operator. The definitions lie in the checkpoint, see `bound_views`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from penstock.spark.publication.manifests import PublishedBatches, read_publishe
 from penstock.spark.storage.formats import RESULT_VIEWS
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.ledger_documents import StoredDocument
+from penstock.sql.windows.bind import PLAIN_OUTPUT
 from penstock.sql.windows.query import WHOLE
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ CORRECTED = "corrected_after_final"
 UPSERT, DELETE = "upsert", "delete"
 #: of a raw file: the aggregates of the revision before, NULL where that did not know the group
 BEFORE = "_before"
-
-_PLAIN = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +251,6 @@ def row_type(view: BoundWindow) -> pa.StructType:
 
 def has_plain_outputs(view: BoundWindow) -> bool:
     """Whether its outputs are columns of the groups, or workers compute them: no Spark is needed."""
-    return all(output.tree is not None or _PLAIN.fullmatch(output.expression) for output in view.outputs)
+    return all(
+        output.tree is not None or PLAIN_OUTPUT.fullmatch(output.expression) for output in view.outputs
+    )

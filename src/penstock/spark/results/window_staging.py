@@ -1,6 +1,6 @@
 """The worker's side of window results: answers become rows of files.
 
-A view whose outputs are columns of its groups, and whose HAVING compares them with constants, is stored as it is published. Any other is
+A view whose outputs and HAVING workers can compute is stored as it is published. Any other is
 left in the scratch folder *raw*: `_w`, `_k0` ..., `_a0` ..., the marks and, of a view with HAVING, what the revision before said; Spark
 makes its results.
 """
@@ -418,13 +418,12 @@ def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
     """The results of a view that needs no Spark for them."""
     window = raw.column("_w").combine_chunks()
     moments = {f"_w.{part.name}": window.field(number) for number, part in enumerate(view.window_type)}
-    evaluation = Evaluation(whole_batch(raw))
+    trees = {output.expression: output.tree for output in view.outputs if output.tree is not None}
+    evaluation = Evaluation(whole_batch(raw)) if trees else None
+    computed = {text: evaluation.column(tree) for text, tree in trees.items()} if evaluation else {}
+    named = moments | computed
     own = [
-        evaluation.column(output.tree)
-        if output.tree is not None
-        else moments[output.expression]
-        if output.expression in moments
-        else raw.column(output.expression)
+        named[output.expression] if output.expression in named else raw.column(output.expression)
         for output in view.outputs
     ]
     keys = [raw.column(f"_k{number}").combine_chunks() for number in range(len(view.plan.keys))]

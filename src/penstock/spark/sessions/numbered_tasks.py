@@ -16,8 +16,8 @@ from penstock.spark.sessions.priority import ApartContext
 
 Report = TypeVar("Report")
 
-#: RDDs without values, by session and number of partitions
-_EMPTY: WeakKeyDictionary[SparkContext, dict[int, RDD[Any]]] = WeakKeyDictionary()
+#: RDDs of the JVM without values and how they are read, by session and number of partitions
+_EMPTY: WeakKeyDictionary[SparkContext, dict[int, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
 def run_numbered(
@@ -49,7 +49,8 @@ def _empty(context: SparkContext | ApartContext, partitions: int) -> RDD[Any]:
     whole = context.context if isinstance(context, ApartContext) else context
     known = _EMPTY.setdefault(whole, {})
     if partitions not in known:
-        known[partitions] = whole.parallelize([], partitions)
-    found = known[partitions]
+        made: RDD[Any] = whole.parallelize([], partitions)
+        known[partitions] = made._jrdd, made._jrdd_deserializer
+    java, serializer = known[partitions]
     # the environment of the workers is that of the RDD's context
-    return RDD(found._jrdd, cast(SparkContext, context), found._jrdd_deserializer)
+    return RDD(java, cast(SparkContext, context), serializer)

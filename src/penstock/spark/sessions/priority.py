@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from pyspark import RDD, SparkContext
+from pyspark import SparkContext
 
 #: niceness of orders, corrections and backfills: where both want more than there is, the ingest gets four times the processor time that they get
 LOW_PRIORITY = 6
@@ -36,13 +35,6 @@ class ApartContext:
         self.environment = {**context.environment, _NICENESS: str(niceness)}
         self.context = context
         self.most_tasks = most_tasks
-
-    def parallelize(self, c: Sequence[Any], numSlices: int | None = None) -> RDD[Any]:  # noqa: N803, Spark's names
-        """Divides values among tasks, see `SparkContext.parallelize`."""
-        tasks = self.context.defaultParallelism if numSlices is None else numSlices
-        rdd = self.context.parallelize(c, min(tasks, self.most_tasks or tasks))
-        rdd.ctx = cast(SparkContext, self)
-        return rdd
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.context, name)

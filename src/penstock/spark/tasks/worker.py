@@ -237,11 +237,10 @@ class StagedWriter:
 
 
 def _bytes_of_names(batch: pa.RecordBatch) -> int:
-    """What the names of all queries take in a dictionary; with less room Parquet would write each name out."""
-    lists = (column for column in batch.columns if pa.types.is_list(column.type))
-    return sum(
-        each.values.dictionary.nbytes for each in lists if pa.types.is_dictionary(each.type.value_type)
-    )
+    """What the names of all queries take in a dictionary, and some more; with less room Parquet would write each name out."""
+    lists = (column.values for column in batch.columns if pa.types.is_list(column.type))
+    names = (each.dictionary for each in lists if pa.types.is_dictionary(each.type))
+    return sum(each.nbytes + _DICTIONARY_BYTES for each in names)
 
 
 def written_envelopes(stage: MapStage, files: BatchFiles) -> list[WrittenFile]:

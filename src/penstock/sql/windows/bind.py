@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,9 @@ from penstock.sql.windows.ranking import expanded, kept_types, ordered_by, ranke
 
 #: what the early answers of a view without MAX_ERROR may be off by
 DEFAULT_BOUND = ErrorBound(0.05, 0.05)
+
+#: an output that is a column of the group, or a bound of its window
+PLAIN_OUTPUT = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 
 #: aggregates that order the values of their argument
 _ORDERING = frozenset({"min", "max"})
@@ -294,7 +298,9 @@ class WindowBinder:
         named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
         named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
         named += [(name, PLACE_TYPE) for name in row_number_names(query)]
-        expressions = [each for each in (*query.outputs, *query.having) if not each.expression.isidentifier()]
+        expressions = [
+            each for each in (*query.outputs, *query.having) if not PLAIN_OUTPUT.fullmatch(each.expression)
+        ]
         if not expressions:
             return {}
         texts = [each.expression for each in expressions]

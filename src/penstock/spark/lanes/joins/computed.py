@@ -24,6 +24,7 @@ from penstock.operators.joins.computed_rows import ComputedRows
 from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
+from penstock.plan.scalar_trees import Scalar
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
@@ -42,22 +43,17 @@ _REPORT = (
 )
 
 
-def is_computed(plan: JoinPlan) -> bool:
-    """Whether Spark has to compute something of a join."""
-    return bool(plan.residual or plan.filters) or any(each.column is None for each in plan.outputs)
-
-
 def computed_rows(spark: SparkSession, plan: JoinPlan) -> ComputedRows | None:
-    """How workers compute what is computed of a join; None where nothing is, or Spark has to compute something."""
-    if not is_computed(plan):
-        return None
-    columns = pa.schema([(column.name, column.type) for each in plan.relations for column in each.columns])
-    host = SparkExpressionHost(spark, spark_schema(columns))
+    """How workers compute what is computed of a join, if anything is; None where Spark has to compute it."""
     condition = _all_of((*plan.residual, *plan.filters))
     lasting = _all_of([text for text in plan.filters if not _reads_a_table(plan, text)])
     texts = {each.text for each in plan.outputs if each.column is None} | {condition, lasting} - {None}
-    named = sorted(str(text) for text in texts)
-    trees = dict(zip(named, host.trees(named), strict=True))
+    trees: dict[str, Scalar | None] = {}
+    if texts:
+        columns = [(column.name, column.type) for each in plan.relations for column in each.columns]
+        named = sorted(str(text) for text in texts)
+        host = SparkExpressionHost(spark, spark_schema(pa.schema(columns)))
+        trees = dict(zip(named, host.trees_if_known(named), strict=True))
     if None in trees.values():
         return None
     outputs = tuple(None if each.column is not None else trees[each.text] for each in plan.outputs)

@@ -26,7 +26,6 @@ from penstock.spark.lanes.joins.beginnings import ViewBeginnings
 from penstock.spark.lanes.joins.computed import (
     computed_frame,
     computed_rows,
-    is_computed,
     needed_columns,
     reports_of,
 )
@@ -96,8 +95,7 @@ class JoinLane(CutLane):
     ) -> None:
         self.plan = registered.definition.plan
         self._computed = computed_rows(context.spark, self.plan)
-        self._by_spark = is_computed(self.plan) and self._computed is None
-        super().__init__(registered.lane, context, streams, shared=None if self._by_spark else shared)
+        super().__init__(registered.lane, context, streams, shared=None if self._computed is None else shared)
         self._registered = registered
         self._grid = grid_of(self.plan, registered.shares)
         self._kept = kept_runs(self.plan)
@@ -265,7 +263,7 @@ class JoinLane(CutLane):
         )
         tuples = new_tuples(new, self._grid.cells)
         places = self.balance.places(tuples)
-        if self._by_spark:
+        if self._computed is None:
             self.jobs.own()
             made = reports_of(task, computed_frame(self.context.spark, task, places))
         else:
@@ -350,7 +348,9 @@ class JoinLane(CutLane):
         """How the view is joined, and why."""
         standing = self._standing()
         told = list(
-            explain_join(self.plan, self._registered.shares, self.planner.order, by_spark=self._by_spark)
+            explain_join(
+                self.plan, self._registered.shares, self.planner.order, by_spark=self._computed is None
+            )
         )
         return told if standing is None else [*told, *standing_lines(standing)]
 

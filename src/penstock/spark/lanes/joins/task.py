@@ -134,7 +134,7 @@ class CellTask:
         lacks_before: tuples of the last input with an event time before this may be gone, microseconds; None: none are.
         lookups: the runs of the tables that joined rows are looked up in.
         has_changed: whether rows may have been published with other versions of static tables.
-        computed: what is computed of the rows, where workers do that; None: nothing is, or Spark does it.
+        computed: what is computed of the rows; None: Spark does it.
     """
 
     plan: JoinPlan
@@ -160,12 +160,13 @@ class CellTask:
         join, batches = self._joined(place, inputs)
         users = UserPredicates(self.predicates)
         marks = (OP, ROW) if self.plan.withdraws else ()
-        computed, raised = self.computed or ComputedRows(None, None, (None,) * len(self.plan.outputs)), 0
+        assert self.computed is not None, "what Spark computes goes through a DataFrame"
+        raised = 0
         for joined in batches:
-            rows, lost = computed.matches(joined, has_changed=self.has_changed)
+            rows, lost = self.computed.matches(joined, has_changed=self.has_changed)
             raised += lost
             batch = matching(users, rows, rows.column)
-            columns = computed.columns(batch, self.plan.outputs)
+            columns = self.computed.columns(batch, self.plan.outputs)
             columns += [batch.column(mark) for mark in marks]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
         work = tuple(self._work(join, inputs, place.cell))
