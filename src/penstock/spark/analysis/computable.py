@@ -346,9 +346,8 @@ def _to_date(node: Node, arguments: list[_Typed]) -> _Typed:
 
 
 def _seconds(_: Node, arguments: list[_Typed]) -> _Typed:
-    """`unix_seconds`, and `unix_timestamp` of a timestamp, whose pattern nobody reads."""
     _require(arguments[0].kind == "timestamp")
-    return _call("unix_seconds", arguments[:1], "long")
+    return _call("unix_seconds", arguments, "long")
 
 
 def _truncated(node: Node, arguments: list[_Typed]) -> _Typed:
@@ -446,7 +445,7 @@ _FORMS: Mapping[str, Callable[[Node, list[_Typed]], _Typed]] = MappingProxyType(
         "Cast": _cast,
         **dict.fromkeys((*_FIELDS_OF_TIMES, *_FIELDS_OF_DATES), _field),
         "ParseToDate": _to_date,
-        **dict.fromkeys(("UnixSeconds", "UnixTimestamp"), _seconds),
+        "UnixSeconds": _seconds,
         "TruncTimestamp": _truncated,
         "DateFormatClass": _formatted,
         "Length": _length,
