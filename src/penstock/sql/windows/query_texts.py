@@ -69,8 +69,8 @@ class QueryTexts:
                 self._writer.add("\nWHERE ", query.ranking.condition)
             return
         if query.selected is None:
-            grouping = "\nGROUP BY " if query.group_by else ""
-            self._writer.add(f"\nFROM {self._source()}{grouping}", *query.group_by)
+            grouping = "\nGROUP BY " if query.grouped else ""
+            self._writer.add(f"\nFROM {self._source()}{grouping}", *query.grouped)
             conditions = [condition.clause for condition in query.having]
             before = "\nHAVING "
         else:
