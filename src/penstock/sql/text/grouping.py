@@ -36,13 +36,11 @@ class GroupBy:
         written: all of it: what its commas part, or one clause where words follow the last expression.
         entries: the grouping expressions, in the order in which they were written.
         sets: of each grouping set the places of its entries; None: all entries together are the one way to group.
-        listed: how many entries stand before `GROUPING SETS (...)`, where that follows expressions: the sets are made of these.
     """
 
     written: tuple[Clause, ...]
     entries: tuple[Clause, ...]
     sets: tuple[_Set, ...] | None = None
-    listed: int | None = None
 
 
 def read_group_by(
@@ -62,9 +60,9 @@ def read_group_by(
         UnsupportedError: more than `MOST_SETS` grouping sets.
     """
     reader = _Reader(script, tokens)
-    items, sets, listed = reader.read(first, last)
+    items, sets = reader.read(first, last)
     written, entries = (tuple(clause(*each) for each in every) for every in (items, reader.entries))
-    return GroupBy(written, entries, sets, listed)
+    return GroupBy(written, entries, sets)
 
 
 class _Reader(Cursor):
@@ -72,28 +70,28 @@ class _Reader(Cursor):
         super().__init__(script, tokens)
         self.entries: list[_Range] = []
 
-    def read(self, first: int, last: int) -> tuple[Sequence[_Range], tuple[_Set, ...] | None, int | None]:
-        """The ranges of what is written, the grouping sets, and how many entries they are made of."""
+    def read(self, first: int, last: int) -> tuple[Sequence[_Range], tuple[_Set, ...] | None]:
+        """The ranges of what is written, and the grouping sets."""
         items = ranges(self.tokens, first, last)
         behind = self._behind(*items[-1])
         if behind is not None:
             items[-1] = items[-1][0], behind
-            return [(first, last)], *self._followed(items, last)
+            return [(first, last)], self._followed(items, last)
         ways = [self._ways(*item) for item in items]
         if not any(self._is_analytics(begun) for begun, _ in items):
-            return items, None, None
+            return items, None
         self._count(prod(map(len, ways)), first, last)
-        return items, tuple(tuple(chain(*each)) for each in product(*ways)), None
+        return items, tuple(tuple(chain(*each)) for each in product(*ways))
 
-    def _followed(self, items: Sequence[_Range], last: int) -> tuple[tuple[_Set, ...], int | None]:
+    def _followed(self, items: Sequence[_Range], last: int) -> tuple[_Set, ...]:
         """The grouping sets of expressions that words follow."""
         behind = items[-1][1]
         listed = [(self._entry(*item),) for item in items]
         if self.kinds[behind] is TokenType.WITH:
-            return self._made(self.kinds[behind + 1], listed, behind, last), None
+            return self._made(self.kinds[behind + 1], listed, behind, last)
         sets = tuple(self._set(*part) for part in self._parts(behind, last))
         self._count(len(sets), behind, last)
-        return sets, len(listed)
+        return sets
 
     def _behind(self, first: int, last: int) -> int | None:
         """Where `WITH ROLLUP`, `WITH CUBE` or `GROUPING SETS` follows the last expression; None: nowhere."""

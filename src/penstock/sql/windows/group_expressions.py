@@ -21,7 +21,7 @@ from penstock.sql.windows.aggregate_calls import (
     read_aggregate,
 )
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
-from penstock.sql.windows.grouping_sets import GroupingColumns, is_grouping
+from penstock.sql.windows.grouping_sets import ID_COLUMN, GroupingColumns, is_grouping
 from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 
 _REFUSED_CALLS = {
@@ -127,7 +127,8 @@ class GroupExpressions:
             if column is not None:
                 window_name = None if self._window is None or column.is_qualified else self._window.name
                 is_window_name = column.name.lower() == window_name
-                found = alias or (WINDOW_NAME if is_window_name else None)
+                is_id = column.name.upper() == ID_COLUMN and not column.is_qualified
+                found = alias or (WINDOW_NAME if is_window_name else self._columns.name if is_id else None)
                 if found is not None:
                     replaced.append((start, column.end, found))
                 elif column.name.upper() not in BARE_FUNCTIONS:

@@ -14,6 +14,8 @@ from penstock.sql.text.grouping import ALLOWED_SETS, GroupBy
 from penstock.sql.text.lexing import arguments, is_call, spelling, without_parentheses
 
 _CALLS = ("grouping", "grouping_id")
+#: a column that is the grouping ID, as in Hive
+ID_COLUMN = "GROUPING__ID"
 #: the place of a grouping expression that is the window
 WINDOW = -1
 
@@ -78,18 +80,12 @@ def grouping_sets(group_by: GroupBy, places: Sequence[int]) -> tuple[GroupingSet
         places: of each entry the number of its key, or WINDOW.
 
     Raises:
-        SqlError: a set has an expression that is not listed.
         UnsupportedError: a set is there twice, or lacks the window.
     """
     assert group_by.sets is not None
     order = list(dict.fromkeys(places))
-    listed = set(places[: group_by.listed])
     found: dict[int, GroupingSet] = {}
     for own in group_by.sets:
-        for entry in own:
-            if places[entry] not in listed:
-                message = "This is not among the expressions before GROUPING SETS. Add it there."
-                raise group_by.entries[entry].error(SqlError, message)
         columns = {places[entry] for entry in own}
         whole = group_by.written[0] if len(group_by.written) == 1 else None
         if WINDOW in order and WINDOW not in columns:

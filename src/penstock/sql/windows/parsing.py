@@ -113,6 +113,7 @@ class _WindowParser:
             hints=parts.hints,
             gap=None if window is None else window.gap,
             sets=sets,
+            before_window=len({*places[: places.index(WINDOW)]}) if WINDOW in places else 0,
         )
 
     def _check_hints(self) -> None:

@@ -169,6 +169,7 @@ class WindowQuery:
         hints: Penstock's hints.
         gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
         sets: the grouping sets; none: all keys together are the one way to group.
+        before_window: of a view with grouping sets, how many keys are before its window in the grouping ID.
     """
 
     source: str
@@ -194,6 +195,7 @@ class WindowQuery:
     hints: Hints = field(default_factory=Hints)
     gap: int | None = None
     sets: tuple[GroupingSet, ...] = ()
+    before_window: int = 0
 
     @property
     def is_running(self) -> bool:
