@@ -162,6 +162,8 @@ class _Reader(Cursor):
             if self._is_analytics(at) or self.kinds[at] is TokenType.WITH:
                 self.position = at
                 raise self.fail(f"{self.word()} is no part of an expression. {ALLOWED_SETS}")
+        if self.kind() is TokenType.GROUPING_SETS or (self.kind() in _ANALYTICS and last - first > 1):
+            raise self.fail(f"{self.word()} needs parentheses. {ALLOWED_SETS}")
         self.entries.append((first, last))
         return len(self.entries) - 1
 

@@ -98,9 +98,10 @@ def grouping_sets(group_by: GroupBy, places: Sequence[int]) -> tuple[GroupingSet
         id_ = sum(1 << bit for bit, each in enumerate(reversed(order)) if each not in columns)
         if id_ in found:
             place = group_by.entries[own[0]] if own else whole or group_by.written[-1]
+            named = ", ".join({places[entry]: group_by.entries[entry].text for entry in own}.values())
             message = (
-                "This grouping set is there twice: Spark gives each of its rows twice. Leave one of the two out; GROUPING SETS "
-                "lists each once."
+                f"Grouping set ({named}) is there twice: Spark gives each of its rows twice. Leave one out, or list the sets "
+                "with GROUPING SETS."
             )
             raise place.error(UnsupportedError, message)
         found[id_] = GroupingSet(tuple(sorted(columns - {WINDOW})), id_)

@@ -168,7 +168,7 @@ class _WindowParser:
         """Refuses grouping sets without a key, and with a deadline."""
         hints, keyword = self.parts.hints, self.parts.group_by_keyword
         if sets and not has_keys and keyword is not None:
-            message = "These grouping sets have no key but the window. Leave them out of GROUP BY."
+            message = "These grouping sets have no key. Leave them out."
             raise keyword.error(UnsupportedError, message)
         if sets and hints.deadline_seconds is not None:
             message = "DEADLINE is not supported with GROUPING SETS, ROLLUP or CUBE. Write a view for each grouping set, or remove the hint."
