@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 from forms import ALL
 from order_files import engine, expected, finished, values, write
-from penstock import Engine
 from penstock.errors import SqlError, UnsupportedError
 from penstock.monitor.verification import verify
 from penstock.spark.declaring.insertions import view_of
 from read_results import published
+
+deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 
 pytestmark = pytest.mark.spark
 
@@ -89,3 +90,123 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
     assert view_of(made._declared, "rolled").key == ("name", "k", "g")
     assert "keys name, amount % 7 in 3 grouping sets" in made.explain()
     assert verify(out).faults == []
+
+
+@pytest.mark.long
+def test_over_other_views(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows beneath are corrected and withdrawn: those of every set follow."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    views = {**BENEATH, **OVER}
+    for files, ended in ((range(3), False), (range(3, 5), True)):
+        write(data, files, rows=40)
+        run = finished(engine(spark, data, views), out, ended=ended)
+        for name, wanted in expected(spark, data, views).items():
+            if name in OVER and (ended or name != "windows_of_pairs"):
+                found = run.results(name)
+                assert found.columns == spark.sql(views[name]).columns
+                assert values(published(run, name)) == wanted, (name, files)
+    assert verify(out).faults == []
+
+
+def test_sinks_groups_that_leave_and_questions(spark: SparkSession, tmp_path: Path) -> None:
+    """A sink has one row for each row of the view; each set's groups leave by themselves; `why` and a backtest know the sets."""
+    data, out, table = tmp_path / "data", tmp_path / "out", tmp_path / "table"
+    levels = "SELECT name, amount % 2 AS odd, count(*) AS n, grouping_id() AS g FROM orders GROUP BY CUBE(name, amount % 2)"
+    views = {
+        "levels": f"{levels} HAVING count(*) % 3 <> 0",
+        "short": levels.replace("SELECT", "SELECT /*+ STATE_TTL('30 days') */", 1),
+        "hours": WINDOWS["hours"],
+    }
+    sink = f"CREATE TABLE t USING delta OPTIONS (path '{table}', mode 'upsert'); INSERT INTO t SELECT * FROM levels;"
+    for files, ended in ((range(2), False), (range(2, 4), True)):
+        write(data, files)
+        if files.start:
+            views["late"] = levels.replace("SELECT", "SELECT /*+ BACKFILL */", 1)
+        made = engine(spark, data, views).execute(sink)
+        run = finished(made, out, ended=ended)
+        wanted = expected(spark, data, views)
+        for name in views:
+            if ended or name != "hours":
+                assert values(published(run, name)) == wanted[name], name
+        delivered = deltalake.DeltaTable(table).to_pyarrow_table().select(["name", "odd", "n", "g"])
+        assert values(delivered.to_pylist()) == wanted["levels"]
+    row = {"id": 1, "amount": 4, "name": None, "seen": "2026-01-03 13:00:00", "price": 1.0, "exact": 1}
+    told = made.why("hours", row, output=out)
+    assert [each.keys for each in told.windows] == [
+        {"name": None, "amount % 3": 1, "grouping_id()": 0},
+        {"name": None, "amount % 3": None, "grouping_id()": 1},
+        {"name": None, "amount % 3": None, "grouping_id()": 3},
+    ]
+    own = [
+        (each.row["g"], each.row["k"])
+        for window in told.windows
+        for each in window.revisions
+        if each.is_final
+    ]
+    assert own[-1] == (3, None)
+    assert made.backtest("hours").matches == len(wanted["hours"])
+    assert made.backtest("levels").matches == len(wanted["levels"])
+    assert verify(out).faults == []
+
+
+@pytest.mark.parametrize(
+    ("views", "more", "kind", "told"),
+    [
+        (
+            {"v": "SELECT name, count(*) AS n FROM orders GROUP BY ROLLUP(name)"},
+            "mode 'upsert'",
+            SqlError,
+            "view v has none: select all of its keys and grouping_id(), or use mode changes",
+        ),
+        (
+            {"v": "SELECT name, count(*) AS n, grouping(name) AS g FROM orders GROUP BY ROLLUP(name)"},
+            "mode 'upsert', key 'name, g'",
+            SqlError,
+            "view v has no key: select all of its keys and grouping_id(), or use mode changes",
+        ),
+        (
+            {"v": "SELECT name, count(*) AS n, grouping_id() AS g FROM orders GROUP BY ROLLUP(name)"},
+            "mode 'upsert', key 'name'",
+            SqlError,
+            "view v has the key name, g. By another one, rows would overwrite each other",
+        ),
+        (
+            {
+                "v": "SELECT name, window.start AS s, count(*) AS n FROM orders GROUP BY window(seen, '1 hour'), ROLLUP(name)"
+            },
+            "mode 'upsert'",
+            SqlError,
+            "select all of its keys, its window and grouping_id()",
+        ),
+        (
+            {
+                "u": "SELECT name, count(*) AS n FROM orders GROUP BY name",
+                "v": "SELECT n, count(*) AS c FROM u GROUP BY ROLLUP(n)",
+            },
+            None,
+            UnsupportedError,
+            "over running view u are not supported yet. Write a view for each grouping set, or add the hint REFRESH",
+        ),
+        (
+            {"v": "SELECT price AS name, count(*) AS c FROM orders GROUP BY CUBE(name)"},
+            None,
+            UnsupportedError,
+            "This is also the name of a source column",
+        ),
+    ],
+)
+def test_what_is_refused(
+    spark: SparkSession,
+    tmp_path: Path,
+    views: dict[str, str],
+    more: str | None,
+    kind: type[SqlError],
+    told: str,
+) -> None:
+    write(tmp_path / "data", range(1))
+    options = f"path '{tmp_path / 't'}'" + ("" if more is None else f", {more}")
+    with pytest.raises(kind) as caught:
+        engine(spark, tmp_path / "data", views).execute(
+            f"CREATE TABLE t USING delta OPTIONS ({options}); INSERT INTO t SELECT * FROM v;"
+        )
+    assert told in caught.value.message
