@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from forms import thinned
 from penstock.operators.scalars.columns import ComputedColumns
+from penstock.operators.scalars.evaluation import Evaluation
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive
 from penstock.spark.analysis.expressions import SparkExpressionHost
@@ -46,6 +48,7 @@ MOMENTS = [
     datetime(1, 1, 1), datetime(1582, 10, 4), datetime(1900, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1970, 1, 1),
     datetime(2000, 2, 29, 12), datetime(2024, 12, 31, 23, 59, 59), datetime(9999, 12, 31, 23, 59, 59, 999_999),
 ]  # fmt: skip
+PLACE = pa.struct([("town", pa.string()), ("at", pa.struct([("x", pa.int32())]))])
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "t": (pa.int8(), [-128, -127, -1, 0, 1, 2, 127]),
     "h": (pa.int16(), [-(2**15), -1, 0, 1, 3, 2**15 - 1]),
@@ -58,6 +61,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "s": (pa.string(), TEXTS),
     "q": (pa.string(), TEXTS),
     "b": (pa.bool_(), [True, False]),
+    "p": (PLACE, [{"town": "Aix", "at": {"x": 1}}, {"town": None, "at": {"x": None}}, {"town": "B", "at": None}]),
     "d": (pa.date32(), [each.date() for each in MOMENTS]),
     "u": (pa.timestamp("us", "UTC"), [each.replace(tzinfo=UTC) for each in MOMENTS]),
     "n": (pa.timestamp("us"), MOMENTS),
@@ -77,13 +81,16 @@ OURS = [
     "date_trunc('SECOND', u)", "date_format(u, 'yyyy-MM-dd')", "date_format(u, 'HH:mm')", "date_format(u, 'yyyyMMdd HH:mm:ss')", "date_format(u, 'dd/MM/yyyy')", "length(s)",
     "length(s) - length(replace(s, 'c', ''))", "replace(s, '/', '::')", "replace(s, 'aa', 'a')", "lower(s)", "upper(s)", "lower(concat(s, '-', q))", "s || q", "concat(s, i)",
     "startswith(s, 'a')", "endswith(s, '/')", "contains(s, 'b/c')", "split_part(s, '/', 4)", "split_part(s, '/', -1)", "split_part(s, '//', 2)", "split_part(s, 'a', 1)",
-    "concat(s, 1 div t)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
+    "concat(s, 1 div t)", "round(x, 2)", "round(x)", "round(x * 100, 1)", "round(i / 7, 3)", "round(l, 2)", "floor(x)", "ceil(x)", "ceil(i / 3)", "floor(x * 1e15)",
+    "greatest(i, 3, l)", "least(c, 1)", "greatest(d, DATE '2000-01-01')", "greatest(l, 10 div t)", "unix_seconds(u)", "unix_timestamp(u)", "nvl(i, 7)", "ifnull(l, i)",
+    "nvl2(s, i, 1)", "nullif(i, 7)", "i BETWEEN 1 AND 7", "NOT (l % 5 BETWEEN 1 AND 3)", "nullif(10 div t, 1)", "substring(s, 2, 3)", "substring(s, 0, 2)", "substring(s, 1, 0)",
+    "substring(s, 3, -1)", "trim(s)", "ltrim(s)", "rtrim(concat(' ', s, ' '))", "upper(p.town)", "p.at.x + 1", "coalesce(p.at.x, i)", "regexp_extract(s, '(&|^)channel_id=([^&]*)', 2)", "regexp_extract(s, '([a-z]+)/(b?)', 2)", "regexp_extract(s, 'a|ap+le', 0)",
     "regexp_extract(s, '^(.)(.*?)(b*)', 3)", "regexp_extract(s, '(?i)((?:À|ß)+)', 1)", r"regexp_extract(s, '((?:\\w|/)+)\\?(\\S+)')", "regexp_extract(s, '(a|(b))', 2)",
     "regexp_extract(concat(q, s), '(?:a/?){2,3}(.?)', 1)", "length(regexp_extract(s, '.', 0))",
 ]  # fmt: skip
 #: expressions that are left to Spark
 SPARKS = [
-    "CAST(s AS INT)", "CAST(l AS INT)", "try_cast(l AS INT)", "try_add(i, 1)", "try_divide(i, 0)", "CAST(x AS STRING)", "round(x, 2)", "s RLIKE 'a'", "w * w", "c / w", "c % 3",
+    "CAST(s AS INT)", "CAST(l AS INT)", "try_cast(l AS INT)", "try_add(i, 1)", "try_divide(i, 0)", "CAST(x AS STRING)", "round(f, 2)", "round(x, -1)", "round(c, 1)", "substring(s, -2, 1)", "floor(c)", "trim('a' FROM s)", "greatest(x, 1)", "s RLIKE 'a'", "w * w", "c / w", "c % 3",
     "date_format(u, 'EEE')", "date_format(u, \"yyyy-MM-dd'T'HH\")", "date_format(u, 'MMMM')", "date_format(u, 'yy')", "hash(i)", "split(s, '/')[0]", "split_part(s, q, 1)", "replace(s, '', 'x')",
     "CAST(u AS STRING)", "x IN (1.0D)", "array(i)[0]", "regexp_extract(s, '(a)\\\\1', 1)", "regexp_extract(s, 'a$', 0)", "regexp_extract(s, q, 0)", "regexp_extract(s, '(a|(b))+', 2)", "1 + 1", "u > n",
 ]  # fmt: skip
@@ -261,3 +268,30 @@ def test_groups_of_random_patterns(spark: SparkSession, tmp_path: Path, seed: in
         for number in range(min(3, pattern.replace("(?", "").count("(") + 1))
     ]
     assert compare(spark, tmp_path, list(dict.fromkeys(expressions)), all_ours=False) > len(expressions) // 4
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 3, 6, 15])
+def test_halves_are_rounded_as_java_rounds_what_it_writes(
+    spark: SparkSession, tmp_path: Path, digits: int
+) -> None:
+    of = np.random.default_rng(digits)
+    power = 10.0**digits
+    halves = (of.integers(-(10**6), 10**6, 60_000) * 2 + 1) / (2 * power)
+    large = (of.integers(-(10**12), 10**12, 20_000) * 2 + 1) / (2 * power)
+    near = np.nextafter(halves[:20_000], of.choice([-np.inf, np.inf], 20_000))
+    any_size = of.standard_normal(40_000) * 10.0 ** of.integers(-20, 22, 40_000)
+    values = np.concatenate([halves, large, near, any_size])
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
+    frame = spark.read.parquet(str(tmp_path / "x.parquet"))
+    text = f"round(x, {digits})"
+    (tree,) = SparkExpressionHost(spark, frame.schema).trees([text])
+    assert tree is not None
+    stored = pq.read_table(tmp_path / "x.parquet").combine_chunks().to_batches()[0]
+    own = Evaluation(stored).column(tree).to_numpy()
+    expected = frame.selectExpr("x", f"{text} AS r").toArrow()
+    assert np.array_equal(expected.column("x").to_numpy(), stored.column(0).to_numpy()), (
+        "the rows keep their order"
+    )
+    theirs = expected.column("r").to_numpy()
+    wrong = np.flatnonzero(own.view(np.int64) != theirs.view(np.int64))
+    assert not len(wrong), [(repr(values[each]), own[each], theirs[each]) for each in wrong[:5]]

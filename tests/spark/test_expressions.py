@@ -141,6 +141,12 @@ def test_a_column_is_no_constant(host: SparkExpressionHost) -> None:
 
 
 NEVER_RAISE = [
+    "big % 123",
+    "pmod(a, -7)",
+    "big div 3",
+    "a / 2 > 1",
+    "0.908 * big + 1",
+    "d * d - d",
     "a",
     "a > 1 AND (s LIKE 'x%' OR NOT flag)",
     "lower(trim(s)) = 'x'",
@@ -166,7 +172,13 @@ MAY_RAISE = [
     "to_date(s)",
     "CAST(big AS INT)",
     "CAST(x AS INT)",
-    "d * d",
+    "d * d * d * d",
+    "big % a",
+    "big % 0",
+    "big div -1",
+    "d / 2",
+    "d % 2",
+    "-d",
     "s LIKE 'x\\\\'",
     "s LIKE 'x!' ESCAPE '!'",
     "CASE WHEN a = 1 THEN 1 / b END",

@@ -27,6 +27,7 @@ ROOMS = {
         "text",
         "rules",
         "selection",
+        "scalars",
         "functions",
         "windows",
         "running",

@@ -163,10 +163,10 @@ class ExpressionHost(Protocol):
         """
         ...
 
-    def check_over(self, columns: pa.Schema, expressions: Sequence[str]) -> None:
-        """Makes sure that expressions over other columns than the stream's can be computed.
+    def trees_over(self, columns: pa.Schema, expressions: Sequence[str]) -> list[Scalar | None]:
+        """Expressions over other columns than the stream's, as `trees` gives them.
 
-        Raises what `types` raises.
+        Raises what `types` raises where an expression is new.
         """
         ...
 

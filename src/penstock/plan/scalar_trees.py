@@ -13,15 +13,17 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """The value of a column of the stream.
+    """The value of a column, or of a field within it.
 
     Attributes:
         name: of the column.
-        type: as `ExpressionHost.types` gives it.
+        type: of the value, as `ExpressionHost.types` gives it.
+        path: the places of the fields, the outermost first; (): the column itself.
     """
 
     name: str
     type: pa.DataType
+    path: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

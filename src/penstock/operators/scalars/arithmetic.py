@@ -6,6 +6,7 @@ A function takes the arguments and the type of the result. Where an argument is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 
 from penstock.operators.scalars.values import Argument, Bools, Found, array_of, numbers
 
+#: more digits than a number has
+_EXACT = Context(prec=400)
 Numbers = npt.NDArray[Any]
 
 
@@ -73,6 +76,50 @@ def pmod(dividend: Argument, divisor: Argument, kind: pa.DataType) -> Found:
     return array_of(found, kind, dividend, divisor), _zeros(under, len(left))
 
 
+def round_half_up(value: Argument, scale: Argument, kind: pa.DataType) -> Found:
+    """A floating-point number to some digits behind the point: the decimal that it is written as, with half of a digit rounded away from zero.
+
+    Where the product with a power of ten is not near a half, it tells the digit; a quotient of two exact numbers is the nearest one to the decimal.
+    """
+    digits = scale.as_py()
+    values, power = numbers(value), 10.0**digits
+    with np.errstate(all="ignore"):
+        scaled = np.abs(values) * power
+        whole = np.floor(scaled + 0.5)
+        rounded = np.copysign(whole / power, values)
+        is_near = np.abs(scaled - np.floor(scaled) - 0.5) <= scaled * 2.0**-50 + 1e-9
+        is_large = ~(scaled < 2.0**52)
+    found = np.where(whole == 0, 0.0, rounded)
+    step = Decimal(1).scaleb(-digits)
+    for place in np.flatnonzero((is_near | is_large) & np.isfinite(values)):
+        exact = Decimal(repr(float(values[place])))
+        if -exact.as_tuple().exponent > digits:  # type: ignore[operator]
+            exact = exact.quantize(step, ROUND_HALF_UP, _EXACT)
+        found[place] = float(exact) + 0.0
+    found[~np.isfinite(values)] = values[~np.isfinite(values)]
+    return array_of(found, kind, value), None
+
+
+def floor(value: Argument, kind: pa.DataType) -> Found:
+    return _long(np.floor, value, kind)
+
+
+def ceil(value: Argument, kind: pa.DataType) -> Found:
+    return _long(np.ceil, value, kind)
+
+
+def greatest(*arguments: Argument) -> Found:
+    """The greatest of some values that are not NULL; the last argument is the type of the result."""
+    *values, _ = arguments
+    return pc.max_element_wise(*values, skip_nulls=True), None
+
+
+def least(*arguments: Argument) -> Found:
+    """The least, likewise."""
+    *values, _ = arguments
+    return pc.min_element_wise(*values, skip_nulls=True), None
+
+
 def bit_and(one: Argument, other: Argument, _kind: pa.DataType) -> Found:
     return pc.bit_wise_and(one, other), None
 
@@ -115,6 +162,14 @@ def is_in(value: Argument, *members: Argument) -> Found:
     *constants, _ = members
     of = pa.array([each.as_py() for each in constants], value.type)
     return pc.if_else(pc.is_valid(value), pc.is_in(value, value_set=of), pa.scalar(None, pa.bool_())), None
+
+
+def _long(function: Callable[[Numbers], Numbers], value: Argument, kind: pa.DataType) -> Found:
+    """A function of a floating-point number as a BIGINT: NaN is 0, and what does not fit raises."""
+    found = function(numbers(value))
+    fits = (found >= -(2.0**63)) & (found < 2.0**63)
+    whole = np.where(fits, found, 0.0).astype(np.int64)
+    return array_of(whole, kind, value), _if_any(~(fits | np.isnan(found)), len(whole))
 
 
 def _compared(
@@ -204,6 +259,11 @@ ARITHMETIC: Mapping[str, Callable[..., Found]] = {
     "integral_divide": integral_divide,
     "remainder": remainder,
     "pmod": pmod,
+    "round": round_half_up,
+    "floor": floor,
+    "ceil": ceil,
+    "greatest": greatest,
+    "least": least,
     "bit_and": bit_and,
     "bit_or": bit_or,
     "bit_xor": bit_xor,

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.operators.scalars.evaluation import Evaluation
 from penstock.plan.expressions import Derived
@@ -50,14 +49,10 @@ class ComputedColumns:
         evaluation, rows = Evaluation(batch), batch.num_rows
         found = dict(zip(batch.schema.names, batch.columns, strict=True))
         for number in sorted(wanted):
-            column, value = self.derived[number], evaluation.of(self.trees[number])
-            values, raised = value.values, value.raised
-            if isinstance(values, pa.Scalar):
-                values = pa.repeat(values, rows)
-            if raised is not None:
-                values = pc.if_else(pa.array(raised), pa.scalar(None, values.type), values)
-            found[column.name] = values
+            column, tree = self.derived[number], self.trees[number]
+            found[column.name] = evaluation.column(tree)
             if column.error_column is not None:
+                raised = evaluation.of(tree).raised
                 found[column.error_column] = pa.array(np.zeros(rows, np.bool_) if raised is None else raised)
         return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 

@@ -19,8 +19,10 @@ from penstock.operators.scalars.texts import TEXTS
 from penstock.operators.scalars.values import Argument, Bools, Found, both, either, valid
 from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
 
-#: functions that are NULL where an argument is: they take the arguments, then the type of the result
+#: functions that are NULL where an argument is, but for `_OF_KNOWN`: they take the arguments, then the type of the result
 FUNCTIONS: Mapping[str, Callable[..., Found]] = {**ARITHMETIC, **MOMENTS, **TEXTS}
+#: functions that are NULL where all arguments are, and compute all of them
+_OF_KNOWN = frozenset(("greatest", "least"))
 #: Spark computes the divisor first
 _LAST_FIRST = frozenset(("divide", "integral_divide", "remainder", "pmod"))
 
@@ -36,6 +38,12 @@ class Value:
 
     values: Argument
     raised: Bools | None = None
+
+
+def whole_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 class Evaluation:
@@ -56,10 +64,25 @@ class Evaluation:
             known = self._known[tree] = self._computed(tree)
         return known
 
+    def column(self, tree: Scalar) -> pa.Array:
+        """The value of an expression for each row, NULL where it raises."""
+        value = self.of(tree)
+        values = value.values
+        if isinstance(values, pa.Scalar):
+            values = pa.repeat(values, self._batch.num_rows)
+        if value.raised is None:
+            return values
+        return pc.if_else(pa.array(value.raised), pa.scalar(None, values.type), values)
+
+    def holds(self, tree: Scalar) -> Bools:
+        """Where a condition is true, bool[rows]: not where it raises."""
+        return np.asarray(pc.fill_null(self.column(tree), False).to_numpy(zero_copy_only=False), np.bool_)
+
     def _computed(self, tree: Scalar) -> Value:
         match tree:
-            case ColumnValue(name, kind):
+            case ColumnValue(name, kind, path):
                 column = self._batch.column(name)
+                column = pc.struct_field(column, list(path)) if path else column
                 return Value(column if column.type == kind else column.cast(kind))
             case Constant(value, kind):
                 return Value(pa.scalar(value, kind))
@@ -88,7 +111,8 @@ class Evaluation:
         for each in reversed(arguments) if tree.function in _LAST_FIRST else arguments:
             if each.raised is not None:
                 raised = either(raised, each.raised if known is None else each.raised & known)
-            known = both(known, valid(each.values))
+            if tree.function not in _OF_KNOWN:
+                known = both(known, valid(each.values))
         values, own = FUNCTIONS[tree.function](*(each.values for each in arguments), tree.type)
         if own is not None:
             raised = either(raised, own if known is None else own & known)

@@ -24,6 +24,11 @@ def date(moment: Argument, kind: pa.DataType) -> Found:
     return array_of((numbers(moment) // _MICROSECONDS["day"]).astype(np.int32), kind, moment), None
 
 
+def unix_seconds(moment: Argument, kind: pa.DataType) -> Found:
+    """Whole seconds since the epoch."""
+    return array_of(numbers(moment) // _MICROSECONDS["second"], kind, moment), None
+
+
 def date_format(moment: Argument, pattern: Argument, kind: pa.DataType) -> Found:
     """A timestamp by a pattern that `plan.date_patterns` knows: each distinct text is made once."""
     form = date_pattern(pattern.as_py())
@@ -96,6 +101,7 @@ def _year(year: int) -> str:
 
 MOMENTS: Mapping[str, Callable[..., Found]] = {
     "date": date,
+    "unix_seconds": unix_seconds,
     "date_format": date_format,
     **{unit: partial(_field_of_time, unit) for unit in _PARTS},
     **{unit: partial(_field_of_date, unit) for unit in ("year", "quarter", "month", "day")},

@@ -41,6 +41,13 @@ def split_part(text: Argument, delimiter: Argument, number: Argument, kind: pa.D
     return pc.if_else(pc.is_valid(text), found, pa.scalar(None, kind)), None
 
 
+def substring(text: Argument, begin: Argument, length: Argument, kind: pa.DataType) -> Found:
+    """So many code points from a place, which counts from 1; from the first one also where it is 0."""
+    first = max(begin.as_py() - 1, 0)
+    end = first + max(length.as_py(), 0)
+    return pc.utf8_slice_codeunits(_valid_text(text), start=first, stop=end).cast(kind), None
+
+
 def regexp_extract(text: Argument, pattern: Argument, group: Argument, kind: pa.DataType) -> Found:
     """What a group captures of the first match; an empty text where there is no match, or the group is not part of it."""
     found = pc.extract_regex(_valid_text(text), pattern=re2_pattern(pattern.as_py(), group.as_py()))
@@ -68,7 +75,7 @@ def _valid_text(text: Argument) -> Argument:
     return text
 
 
-def _of_case(function: str, text: Argument, kind: pa.DataType) -> Found:
+def _formed(function: str, text: Argument, kind: pa.DataType) -> Found:
     return formed_values(text.cast(pa.large_string()), (function,)).cast(kind), None
 
 
@@ -82,8 +89,8 @@ TEXTS: Mapping[str, Callable[..., Found]] = {
     "concat": concat,
     "split_part": split_part,
     "regexp_extract": regexp_extract,
-    "lower": partial(_of_case, "lower"),
-    "upper": partial(_of_case, "upper"),
+    "substring": substring,
+    **{name: partial(_formed, name) for name in ("lower", "upper", "trim", "ltrim", "rtrim")},
     "starts_with": partial(_searched, pc.starts_with),
     "ends_with": partial(_searched, pc.ends_with),
     "contains": partial(_searched, pc.match_substring),

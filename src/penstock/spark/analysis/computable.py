@@ -52,9 +52,11 @@ _COMPARISONS = {
 _BITS = {"BitwiseAnd": "bit_and", "BitwiseOr": "bit_or", "BitwiseXor": "bit_xor"}
 _FIELDS_OF_TIMES = {"Hour": "hour", "Minute": "minute", "Second": "second"}
 _FIELDS_OF_DATES = {"Year": "year", "Quarter": "quarter", "Month": "month", "DayOfMonth": "day"}
+_TRIMS = {"StringTrim": "trim", "StringTrimLeft": "ltrim", "StringTrimRight": "rtrim"}
 _SEARCHES = {"StartsWith": "starts_with", "EndsWith": "ends_with", "Contains": "contains"}
 #: nodes that stand for the one expression they hold
-_REPLACED = frozenset(("Alias", "Extract", "DatePart"))
+_REPLACED = frozenset(("Alias", "Extract", "DatePart", "Nvl", "Nvl2", "Between", "NullIf"))
+_ROUNDED = range(16)
 _UNITS = {
     "SECOND": "second", "MINUTE": "minute", "HOUR": "hour", "DAY": "day", "DD": "day", "MONTH": "month", "MON": "month", "MM": "month",
     "YEAR": "year", "YYYY": "year", "YY": "year",
@@ -80,29 +82,58 @@ def scalar_tree(expression: Node) -> Scalar | None:
         expression: as analysed under ANSI rules.
     """
     try:
-        return _tree(expression).tree
+        return _tree(expression, None).tree
     except _LeftToSparkError:
         return None
 
 
-def _tree(node: Node) -> _Typed:
+def _tree(node: Node, shared: _Typed | None) -> _Typed:
+    """The tree of an expression.
+
+    Args:
+        node: the expression.
+        shared: what it refers to as common, as `BETWEEN` does to its operand.
+    """
     if node.name in _REPLACED:
         _require(len(node.children) == 1)
-        return _tree(node.children[0])
+        return _tree(node.children[0], shared)
+    if node.name == "With":
+        # the JSON does not tell several common expressions apart
+        _require(len(node.children) == 2 and shared is None)
+        return _tree(node.children[0], _tree(node.children[1].children[0], None))
+    if node.name == "CommonExpressionRef":
+        _require(shared is not None)
+        assert shared is not None, "it was required"
+        return shared
     if node.name == "AttributeReference":
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind)), kind)
+    if node.name == "GetStructField":
+        return _field_of_column(node)
     if node.name == "Literal":
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(Constant(_constant(node.fields["value"], kind), _arrow(kind)), kind)
     if node.name == "Cast" and _is_null_literal(node.children[0]):
         kind = _scalar_kind(node.fields["dataType"])
         return _Typed(Constant(None, _arrow(kind)), kind)
-    arguments = [_tree(child) for child in node.children]
+    arguments = [_tree(child, shared) for child in node.children]
     made = _FORMS.get(node.name)
     _require(made is not None)
     assert made is not None, "it was required"
     return made(node, arguments)
+
+
+def _field_of_column(node: Node) -> _Typed:
+    path: list[int] = []
+    while node.name == "GetStructField":
+        path.insert(0, int(node.fields["ordinal"]))
+        (node,) = node.children
+    _require(node.name == "AttributeReference")
+    kind = node.fields["dataType"]
+    for place in path:
+        kind = kind["fields"][place]["type"]
+    kind = _scalar_kind(kind)
+    return _Typed(ColumnValue(str(node.fields["name"]), _arrow(kind), tuple(path)), kind)
 
 
 def _is_null_literal(node: Node) -> bool:
@@ -191,6 +222,32 @@ def _case(_: Node, arguments: list[_Typed]) -> _Typed:
     return _Typed(found, kind)
 
 
+def _null_if(_: Node, arguments: list[_Typed]) -> _Typed:
+    condition, value = arguments
+    null = _Typed(Constant(None, value.tree.type), value.kind)
+    return _call("if", [condition, null, value], value.kind)
+
+
+def _extreme(node: Node, arguments: list[_Typed]) -> _Typed:
+    kind = _common(arguments)
+    _require(kind is not None and kind not in (*_FLOATING, "boolean", "string"))
+    return _call(node.name.lower(), arguments, kind)
+
+
+def _rounded(_: Node, arguments: list[_Typed]) -> _Typed:
+    value, scale = arguments
+    _require(isinstance(scale.tree, Constant) and scale.tree.value in _ROUNDED)
+    if value.kind in _WHOLE:
+        return value
+    _require(value.kind == "double")
+    return _call("round", arguments, "double")
+
+
+def _whole(node: Node, arguments: list[_Typed]) -> _Typed:
+    _require(arguments[0].kind == "double" and len(arguments) == 1)
+    return _call(node.name.lower(), arguments, "long")
+
+
 def _cast(node: Node, arguments: list[_Typed]) -> _Typed:
     (value,), target = arguments, _scalar_kind(node.fields["dataType"])
     source, zone = value.kind, str(node.fields.get("timeZoneId"))
@@ -249,6 +306,12 @@ def _to_date(node: Node, arguments: list[_Typed]) -> _Typed:
     return _call("date", arguments, "date")
 
 
+def _seconds(_: Node, arguments: list[_Typed]) -> _Typed:
+    """`unix_seconds`, and `unix_timestamp` of a timestamp, whose pattern nobody reads."""
+    _require(arguments[0].kind == "timestamp")
+    return _call("unix_seconds", arguments[:1], "long")
+
+
 def _truncated(node: Node, arguments: list[_Typed]) -> _Typed:
     unit, value = arguments
     _require(_is_in_utc(node, value) and isinstance(unit.tree, Constant))
@@ -273,6 +336,20 @@ def _length(_: Node, arguments: list[_Typed]) -> _Typed:
 
 def _of_case(node: Node, arguments: list[_Typed]) -> _Typed:
     return _call(node.name.lower(), arguments, "string")
+
+
+def _trimmed(node: Node, arguments: list[_Typed]) -> _Typed:
+    _require(len(arguments) == 1 and arguments[0].kind == "string")
+    return _call(_TRIMS[node.name], arguments, "string")
+
+
+def _sliced(_: Node, arguments: list[_Typed]) -> _Typed:
+    begin, length = (each.tree for each in arguments[1:])
+    _require(arguments[0].kind == "string" and isinstance(begin, Constant) and isinstance(length, Constant))
+    assert isinstance(begin, Constant), "it was required"
+    assert isinstance(length, Constant), "it was required"
+    _require(isinstance(begin.value, int) and begin.value >= 0 and isinstance(length.value, int))
+    return _call("substring", arguments, "string")
 
 
 def _replaced(_: Node, arguments: list[_Typed]) -> _Typed:
@@ -322,13 +399,20 @@ _FORMS: Mapping[str, Callable[[Node, list[_Typed]], _Typed]] = MappingProxyType(
         **dict.fromkeys(("IsNull", "IsNotNull"), _is_null),
         "Coalesce": _coalesce,
         **dict.fromkeys(("If", "CaseWhen"), _case),
+        "NullIfResult": _null_if,
+        **dict.fromkeys(("Greatest", "Least"), _extreme),
+        "Round": _rounded,
+        **dict.fromkeys(("Floor", "Ceil"), _whole),
         "Cast": _cast,
         **dict.fromkeys((*_FIELDS_OF_TIMES, *_FIELDS_OF_DATES), _field),
         "ParseToDate": _to_date,
+        **dict.fromkeys(("UnixSeconds", "UnixTimestamp"), _seconds),
         "TruncTimestamp": _truncated,
         "DateFormatClass": _formatted,
         "Length": _length,
         **dict.fromkeys(("Lower", "Upper"), _of_case),
+        **dict.fromkeys(_TRIMS, _trimmed),
+        "Substring": _sliced,
         "StringReplace": _replaced,
         "Concat": _concatenated,
         **dict.fromkeys(_SEARCHES, _searched),

@@ -161,10 +161,15 @@ class SparkExpressionHost:
             self._schemas[query] = query_schema(self._spark, query, {self.stream: self._table})
         return self._schemas[query]
 
-    def check_over(self, columns: pa.Schema, expressions: Sequence[str]) -> None:
-        """See `ExpressionHost.check_over`; nothing is checked where expressions are not new."""
+    def trees_over(self, columns: pa.Schema, expressions: Sequence[str]) -> list[Scalar | None]:
+        """See `ExpressionHost.trees_over`."""
+        over = SparkExpressionHost(self._spark, spark_schema(columns), declaring=self._declaring)
         if self._declaring:
-            SparkExpressionHost(self._spark, spark_schema(columns), declaring=True).types(expressions)
+            over.types(expressions)
+        try:
+            return over.trees(expressions)
+        except SqlError:
+            return [None] * len(expressions)
 
     def common_types(self, pairs: Sequence[tuple[str, str]]) -> list[CommonType | None]:
         """See `ExpressionHost.common_types`."""

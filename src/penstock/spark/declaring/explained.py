@@ -25,6 +25,7 @@ from penstock.spark.ingest.explaining import (
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.spark.lanes.deadlines.estimates import explain_asked
 from penstock.spark.lanes.deadlines.explaining import explain_deadline
+from penstock.spark.lanes.joins.computed import computed_rows, is_computed
 from penstock.spark.lanes.joins.explaining import explain_first
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.unions.explaining import explain_union
@@ -86,7 +87,7 @@ def explained(
     lines += explain_asked(spark, of_deadlines)
     cells = settings.shards or spark.sparkContext.defaultParallelism
     for own in declared.lane_views.values():
-        lines += [line for each in own.values() for line in _of_lane(each, cells)]
+        lines += [line for each in own.values() for line in _of_lane(spark, each, cells)]
     for (place, below), derived in declared.derived.items():
         how = FROM_LIVE_ROWS if is_running_name(place) else FROM_ALL_ROWS
         lines.append(f"rows of view {below}: {counted(len(derived), 'view')}")
@@ -97,15 +98,18 @@ def explained(
     return "\n".join(lines)
 
 
-def _of_lane(definition: LaneDefinition, cells: int) -> list[str]:
+def _of_lane(spark: SparkSession, definition: LaneDefinition, cells: int) -> list[str]:
     """What answers a view with a lane of its own, in lines.
 
     Args:
+        spark: the session.
         definition: the view.
         cells: how many cells the grid of a join has.
     """
     if isinstance(definition, JoinDefinition):
-        return explain_first(definition.plan, cells)
+        plan = definition.plan
+        by_spark = is_computed(plan) and computed_rows(spark, plan) is None
+        return explain_first(plan, cells, by_spark=by_spark)
     if isinstance(definition, RefreshedDefinition):
         return explain_refreshed(definition)
     assert isinstance(definition, UnionDefinition)

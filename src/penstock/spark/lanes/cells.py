@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.lanes.shared_jobs import SharedJobs
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sessions.numbered_tasks import run_numbered
 from penstock.spark.sessions.priority import ApartContext
 
 _log = logging.getLogger(__name__)
@@ -113,13 +114,11 @@ class CellJobs:
         return found
 
     def _numbered(self, function: Callable[[int], Report], tasks: int) -> list[Report]:
-        # an RDD of numbers: a DataFrame is analysed and planned for half of the time such a job takes
         context = self.own()
         # Spark does not repeat tasks in one process; to read all settings takes longer than a task
         is_local = str(context.master).startswith("local")
         tries = 1 if is_local else int(self._spark.conf.get("spark.task.maxFailures", "4") or 4)
-        jobs = context.parallelize(range(tasks), tasks).map(lambda number: _caught(function, number, tries))
-        found = jobs.collect()
+        found = run_numbered(context, lambda number: _caught(function, number, tries), tasks)
         for each in found:
             if isinstance(each, _Raised):
                 raise TaskRaisedError(f"a task raised\n{each.trace}")

@@ -1,10 +1,11 @@
-"""HAVING in the worker: conditions that compare groups with constants are judged by the kernels of shared selection.
+"""HAVING in the worker: conditions that compare groups with constants are judged by the kernels of shared selection, plain expressions by trees.
 
 Any other condition is left to Spark, which judges it after the shards in a job of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
+from penstock.operators.scalars.evaluation import Evaluation, whole_batch
 from penstock.operators.selection.selector import Selector, compile_selections
 from penstock.spark.results.window_schemas import BEFORE, DELETE, OP, has_plain_outputs
 from penstock.sql.conditions.bind import bind_selections
@@ -41,21 +43,11 @@ class GroupCondition:
     """The condition of a view on its groups. Holds scratch space: one a thread.
 
     Args:
-        text: over `_k0` ..., `_a0` ...
-        groups: the columns of a group.
-
-    Raises:
-        InputError: only Spark can judge it.
+        judge: gives the rows of a table of groups that pass, bool[rows].
     """
 
-    def __init__(self, text: str, groups: pa.Schema) -> None:
-        bound = bind_selections({"having": text}, groups, None)
-        kinds = [groups.field(column.name).type for column in bound.columns]
-        if any(pa.types.is_temporal(kind) for kind in kinds):
-            raise InputError(f"{text}: a moment is compared by the time zone of the session")
-        plan = compile_selections(bound.selections)
-        self._columns = plan.columns
-        self._selector = Selector(plan, "index")
+    def __init__(self, judge: Callable[[pa.Table], Bools]) -> None:
+        self._holds = judge
 
     def kept(self, raw: pa.Table) -> KeptGroups:
         """Judge the groups of raw rows as they are, and as they were in the revision before.
@@ -83,14 +75,9 @@ class GroupCondition:
         more = np.where(is_row, passes.astype(np.int8), -passes.astype(np.int8)) - passed
         return KeptGroups(rows.drop_columns(BEFORE), places, more)
 
-    def _holds(self, groups: pa.Table) -> Bools:
-        columns = [groups.column(name) for name in self._columns]
-        found = self._selector.match(columns, groups.num_rows)
-        return np.diff(found.offsets).astype(np.bool_)
-
 
 def is_plain(view: BoundWindow) -> bool:
-    """Whether the worker makes its results: its outputs are columns of the groups, and HAVING compares these with constants."""
+    """Whether the worker makes its results: its outputs are columns of the groups or it computes them, and it judges HAVING."""
     return has_plain_outputs(view) and (view.having is None or group_condition(view) is not None)
 
 
@@ -106,12 +93,29 @@ def group_condition(view: BoundWindow) -> GroupCondition | None:
     if any(each.function == "approx_percentile" for each in view.plan.aggregates):
         # a second estimate of a large group differs: what the first one was is not known any more
         return None
-    return _condition(view.having, tuple(keys + aggregates))
+    compared = _compared(view.having, tuple(keys + aggregates))
+    if compared is not None or view.having_tree is None:
+        return compared
+    tree = view.having_tree
+    return GroupCondition(lambda groups: Evaluation(whole_batch(groups)).holds(tree))
 
 
 @lru_cache(256)
-def _condition(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> GroupCondition | None:
+def _compared(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> GroupCondition | None:
+    """The condition where it compares groups with constants."""
+    schema = pa.schema(groups)
     try:
-        return GroupCondition(text, pa.schema(groups))
+        bound = bind_selections({"having": text}, schema, None)
     except InputError:
         return None
+    if any(pa.types.is_temporal(schema.field(column.name).type) for column in bound.columns):
+        # a moment is compared by the time zone of the session
+        return None
+    plan = compile_selections(bound.selections)
+    selector = Selector(plan, "index")
+
+    def judge(rows: pa.Table) -> Bools:
+        found = selector.match([rows.column(name) for name in plan.columns], rows.num_rows)
+        return np.diff(found.offsets).astype(np.bool_)
+
+    return GroupCondition(judge)

@@ -252,5 +252,5 @@ def row_type(view: BoundWindow) -> pa.StructType:
 
 
 def has_plain_outputs(view: BoundWindow) -> bool:
-    """Whether its outputs are columns of the groups: no Spark is needed to compute them."""
-    return all(_PLAIN.fullmatch(output.expression) for output in view.outputs)
+    """Whether its outputs are columns of the groups, or workers compute them: no Spark is needed."""
+    return all(output.tree is not None or _PLAIN.fullmatch(output.expression) for output in view.outputs)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.operators.scalars.evaluation import Evaluation, whole_batch
 from penstock.operators.windows.answers import Answer
 from penstock.operators.windows.grouping import shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
@@ -417,8 +418,13 @@ def plain_results(view: BoundWindow, raw: pa.Table) -> pa.Table:
     """The results of a view that needs no Spark for them."""
     window = raw.column("_w").combine_chunks()
     moments = {f"_w.{part.name}": window.field(number) for number, part in enumerate(view.window_type)}
+    evaluation = Evaluation(whole_batch(raw))
     own = [
-        moments[output.expression] if output.expression in moments else raw.column(output.expression)
+        evaluation.column(output.tree)
+        if output.tree is not None
+        else moments[output.expression]
+        if output.expression in moments
+        else raw.column(output.expression)
         for output in view.outputs
     ]
     keys = [raw.column(f"_k{number}").combine_chunks() for number in range(len(view.plan.keys))]

@@ -34,15 +34,15 @@ class ApartContext:
 
     def __init__(self, context: SparkContext, niceness: int, most_tasks: int | None = None) -> None:
         self.environment = {**context.environment, _NICENESS: str(niceness)}
-        self._context = context
-        self._most_tasks = most_tasks
+        self.context = context
+        self.most_tasks = most_tasks
 
     def parallelize(self, c: Sequence[Any], numSlices: int | None = None) -> RDD[Any]:  # noqa: N803, Spark's names
         """Divides values among tasks, see `SparkContext.parallelize`."""
-        tasks = self._context.defaultParallelism if numSlices is None else numSlices
-        rdd = self._context.parallelize(c, min(tasks, self._most_tasks or tasks))
+        tasks = self.context.defaultParallelism if numSlices is None else numSlices
+        rdd = self.context.parallelize(c, min(tasks, self.most_tasks or tasks))
         rdd.ctx = cast(SparkContext, self)
         return rdd
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+        return getattr(self.context, name)

@@ -19,6 +19,7 @@ from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
 from penstock.operators.ingest.record_fields import RecordFields
+from penstock.spark.sessions.numbered_tasks import run_numbered
 from penstock.spark.tasks.parquet_files import local_path, stamp_of
 from penstock.spark.tasks.worker import Task, TaskContextData, TaskReport
 
@@ -88,11 +89,11 @@ def run_json_files(
     Returns:
         One report a task; `refused` lists what is `Copied`.
     """
-    # an RDD, as in `run_in_scan`
-    numbers = spark.sparkContext.parallelize(range(len(splits)), len(splits))
-    return numbers.map(
-        lambda number: run_segments(context, number, splits[number], schema, times, fields)
-    ).collect()
+    return run_numbered(
+        spark.sparkContext,
+        lambda number: run_segments(context, number, splits[number], schema, times, fields),
+        len(splits),
+    )
 
 
 def run_segments(

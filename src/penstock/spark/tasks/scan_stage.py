@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_match
+from penstock.spark.sessions.numbered_tasks import run_numbered
 from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
 from penstock.spark.tasks.worker import (
     SetAside,
@@ -51,9 +52,9 @@ def run_in_scan(
     Returns:
         One report a task.
     """
-    # an RDD of numbers: Spark analyses, plans and compiles a DataFrame for more than half of the time such a job takes
-    numbers = spark.sparkContext.parallelize(range(len(splits)), len(splits))
-    return numbers.map(lambda number: run_row_groups(context, number, splits[number])).collect()
+    return run_numbered(
+        spark.sparkContext, lambda number: run_row_groups(context, number, splits[number]), len(splits)
+    )
 
 
 def run_row_groups(context: TaskContextData, partition: int, groups: Sequence[RowGroup]) -> TaskReport:

@@ -12,6 +12,7 @@ from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
 from penstock.plan.names import free_name
 from penstock.plan.rankings import PLACE_TYPE, RankedPlan
+from penstock.plan.scalar_trees import Scalar
 from penstock.plan.spark_types import spark_name
 from penstock.plan.windows import GROUPING_ID_TYPE, Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
@@ -41,11 +42,13 @@ class BoundOutput:
             the keys `_k0`, ... and the aggregates `_a0`, ...
         name: its name, the one Spark gives it where there is no alias.
         type: its type.
+        tree: how a worker computes it; None: it is a column, or only Spark can.
     """
 
     expression: str
     name: str
     type: pa.DataType
+    tree: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class BoundWindow:
         window_type: the type of `_w`; of a running view a struct of WHOLE.
         outputs: the columns of the results.
         having: the condition on groups, as `BoundOutput.expression`; None if all are kept.
+        having_tree: how a worker judges it; None: there is none, or only Spark can.
     """
 
     plan: RankedPlan | WindowPlan
@@ -67,6 +71,7 @@ class BoundWindow:
     window_type: pa.DataType
     outputs: tuple[BoundOutput, ...]
     having: str | None
+    having_tree: Scalar | None = None
 
 
 def bind_window(query: WindowQuery, name: str, schema: pa.Schema, host: ExpressionHost) -> BoundWindow:
@@ -127,7 +132,8 @@ class WindowBinder:
         groups = self._schema_of(texts.over_groups())
         outputs = _outputs(query, written, groups)
         window = groups.field(0).type
-        self._check_over_groups(query, window, keys, results)
+        trees = self._trees_over_groups(query, window, keys, results)
+        outputs = tuple(_with_tree(each, trees.get(each.expression)) for each in outputs)
         used = [*keys, *(argument for own in arguments for argument in own), *order]
         if time is not None:
             moment = window.field(0).type
@@ -166,7 +172,9 @@ class WindowBinder:
             for call, own, result in called
             if call.is_users
         )
-        return BoundWindow(plan, derived, query.where, window, outputs, _having(query)), tuple(calls)
+        having = _having(query)
+        tree = None if having is None else trees.get(having)
+        return BoundWindow(plan, derived, query.where, window, outputs, having, tree), tuple(calls)
 
     def _refuse_shadowed(self, query: WindowQuery) -> None:
         """Spark groups and qualifies by a column of the source rather than by an alias of the same name."""
@@ -281,24 +289,26 @@ class WindowBinder:
                 raise place.error(type(error), error.message) from None
             raise
 
-    def _check_over_groups(
+    def _trees_over_groups(
         self, query: WindowQuery, window: pa.DataType, keys: Sequence[_Used], results: Sequence[pa.DataType]
-    ) -> None:
-        """Makes sure that what is computed from groups can be."""
+    ) -> dict[str, Scalar | None]:
+        """How workers compute what is computed from groups; that Spark can is made sure of."""
         named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
         named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
         named += [(name, PLACE_TYPE) for name in row_number_names(query)]
         named += [(query.grouping_id, GROUPING_ID_TYPE)] if query.grouping_id else []
         expressions = [each for each in (*query.outputs, *query.having) if not each.expression.isidentifier()]
         if not expressions:
-            return
+            return {}
+        texts = [each.expression for each in expressions]
+        having = _having(query)
+        texts += [having] if having is not None and having not in texts else []
         try:
-            self._host.check_over(
-                pa.schema([(WINDOW_NAME, window), *named]), [each.expression for each in expressions]
-            )
+            trees = self._host.trees_over(pa.schema([(WINDOW_NAME, window), *named]), texts)
         except SqlError as error:
             clause = next(each.clause for each in expressions if each.expression == error.text)
             raise clause.locating(error, error.text) from None
+        return dict(zip(texts, trees, strict=True))
 
     def _schema_of(self, query: PlacedText) -> pa.Schema:
         try:
@@ -361,6 +371,10 @@ def _outputs(query: WindowQuery, written: pa.Schema, groups: pa.Schema) -> tuple
             message = f"A condition must be BOOLEAN; this is {spark_name(kind)}. Compare it with a value."
             raise place.error(TypeMismatchError, message)
     return tuple(found)
+
+
+def _with_tree(output: BoundOutput, tree: Scalar | None) -> BoundOutput:
+    return output if tree is None or tree.type != output.type else replace(output, tree=tree)
 
 
 def _having(query: WindowQuery) -> str | None:

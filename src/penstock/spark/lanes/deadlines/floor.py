@@ -7,6 +7,8 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.sessions.numbered_tasks import run_numbered
+
 #: of jobs that do nothing: the first ones warm up
 _WARMING, _JOBS = 2, 3
 #: an order takes so much longer than a job that does nothing (docs/decisions/0030), seconds
@@ -27,6 +29,6 @@ def job_floor(spark: SparkSession) -> float:
     taken = []
     for _ in range(_WARMING + _JOBS):
         began = time.perf_counter()
-        spark.sparkContext.parallelize(range(1), 1).collect()
+        run_numbered(spark.sparkContext, int, 1)
         taken.append(time.perf_counter() - began)
     return median(taken[_WARMING:])

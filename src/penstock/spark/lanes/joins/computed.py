@@ -1,4 +1,4 @@
-"""Join views with conditions or outputs that only Spark computes: the cells' joined rows go through a DataFrame.
+"""Join views with conditions or outputs that are computed: by workers where these can, else the cells' joined rows go through a DataFrame.
 
 What raises is computed in its try form, as in the ingest: a joined row whose condition raises is no match, and counted; an output
 that raises is NULL.
@@ -20,9 +20,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.operators.joins.changes import DELETE, OP
+from penstock.operators.joins.computed_rows import ComputedRows
 from penstock.operators.joins.user_predicates import PredicateMeasure, UserPredicates
 from penstock.optimizer.join_measures import StepCount, Work
 from penstock.plan.joins import JoinPlan
+from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.gate import tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.lanes.joins.balance import Place
@@ -43,6 +45,23 @@ _REPORT = (
 def is_computed(plan: JoinPlan) -> bool:
     """Whether Spark has to compute something of a join."""
     return bool(plan.residual or plan.filters) or any(each.column is None for each in plan.outputs)
+
+
+def computed_rows(spark: SparkSession, plan: JoinPlan) -> ComputedRows | None:
+    """How workers compute what is computed of a join; None where nothing is, or Spark has to compute something."""
+    if not is_computed(plan):
+        return None
+    columns = pa.schema([(column.name, column.type) for each in plan.relations for column in each.columns])
+    host = SparkExpressionHost(spark, spark_schema(columns))
+    condition = _all_of((*plan.residual, *plan.filters))
+    lasting = _all_of([text for text in plan.filters if not _reads_a_table(plan, text)])
+    texts = {each.text for each in plan.outputs if each.column is None} | {condition, lasting} - {None}
+    named = sorted(str(text) for text in texts)
+    trees = dict(zip(named, host.trees(named), strict=True))
+    if None in trees.values():
+        return None
+    outputs = tuple(None if each.column is not None else trees[each.text] for each in plan.outputs)
+    return ComputedRows(trees.get(condition or ""), trees.get(lasting or ""), outputs)
 
 
 def needed_columns(plan: JoinPlan) -> tuple[str, ...]:
@@ -150,10 +169,14 @@ def _reads_a_table(plan: JoinPlan, text: str) -> bool:
 
 
 def _judged(spark: SparkSession, conditions: Sequence[str]) -> Column:
-    if not conditions:
+    condition = _all_of(conditions)
+    if condition is None:
         return F.lit(_MATCH)
-    condition = " AND ".join(f"({each}\n)" for each in conditions)
     return F.coalesce(tried(spark, f"coalesce(CAST(({condition}) AS INT), 0)"), F.lit(_RAISED))
+
+
+def _all_of(conditions: Sequence[str]) -> str | None:
+    return " AND ".join(f"({each}\n)" for each in conditions) if conditions else None
 
 
 def _argument_columns(plan: JoinPlan) -> list[str]:

@@ -15,13 +15,14 @@ from penstock.spark.lanes.joins.orders import first_order
 from penstock.sql.text.intervals import length_text
 
 
-def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Iterator[str]:
+def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder, *, by_spark: bool) -> Iterator[str]:
     """The join, its grid and an order.
 
     Args:
         plan: the join.
         shares: of its grid, by key.
         order: in which it is joined.
+        by_spark: whether Spark computes what is computed of the rows.
     """
     inputs = ", ".join(
         f"{each.alias} ({_optional(plan) if number in plan.optional else ''}"
@@ -56,13 +57,13 @@ def explain_join(plan: JoinPlan, shares: Sequence[int], order: JoinOrder) -> Ite
         sides += [texts[name] for name in lookup.required]
         one = lookup.input
         yield f"  then looked up in {one.alias} (optional static table {one.relation}): {' AND '.join(sides)}"
-    left_to_spark = [
+    computed = [
         *plan.residual,
         *plan.filters,
         *(each.text for each in plan.outputs if each.column is None),
     ]
-    if left_to_spark:
-        yield f"  computed by Spark: {'; '.join(left_to_spark)}"
+    if computed:
+        yield f"  computed by {'Spark' if by_spark else 'the workers'}: {'; '.join(computed)}"
     if plan.predicates:
         yield f"  checked last, by your functions: {', '.join(each.text for each in plan.predicates)}"
     yield from (f"  {each}" for each in told_orders(plan, order))
@@ -80,9 +81,9 @@ def told_orders(plan: JoinPlan, order: JoinOrder) -> list[str]:
     ]
 
 
-def explain_first(plan: JoinPlan, cells: int) -> list[str]:
-    """How a join will begin, given how many cells it is to have."""
-    return list(explain_join(plan, shares_of(plan, cells), first_order(plan)))
+def explain_first(plan: JoinPlan, cells: int, *, by_spark: bool) -> list[str]:
+    """How a join will begin, given how many cells it is to have; `by_spark` as in `explain_join`."""
+    return list(explain_join(plan, shares_of(plan, cells), first_order(plan), by_spark=by_spark))
 
 
 def standing_document(

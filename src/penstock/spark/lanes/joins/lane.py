@@ -23,7 +23,13 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.joins.balance import TASKS, CellBalance, new_tuples, tasks_told
 from penstock.spark.lanes.joins.beginnings import ViewBeginnings
-from penstock.spark.lanes.joins.computed import computed_frame, is_computed, needed_columns, reports_of
+from penstock.spark.lanes.joins.computed import (
+    computed_frame,
+    computed_rows,
+    is_computed,
+    needed_columns,
+    reports_of,
+)
 from penstock.spark.lanes.joins.due import OuterDueTimes, due_document, dues_of
 from penstock.spark.lanes.joins.explaining import explain_join, standing_document, told_orders
 from penstock.spark.lanes.joins.explosions import Explosions
@@ -89,7 +95,9 @@ class JoinLane(CutLane):
         shared: SharedJobs | None = None,
     ) -> None:
         self.plan = registered.definition.plan
-        super().__init__(registered.lane, context, streams, shared=None if is_computed(self.plan) else shared)
+        self._computed = computed_rows(context.spark, self.plan)
+        self._by_spark = is_computed(self.plan) and self._computed is None
+        super().__init__(registered.lane, context, streams, shared=None if self._by_spark else shared)
         self._registered = registered
         self._grid = grid_of(self.plan, registered.shares)
         self._kept = kept_runs(self.plan)
@@ -249,6 +257,7 @@ class JoinLane(CutLane):
             columns=needed_columns(self.plan),
             lookups=self._lookups(cut),
             has_changed=self.plan.withdraws and self._static.has_changed,
+            computed=self._computed,
             predicates=self.predicates.programs(cut.orders.get(PREDICATES, ())),
             due=dues[0] if dues else None,
             turned_due=dues[1] if len(dues) > 1 else None,
@@ -256,7 +265,7 @@ class JoinLane(CutLane):
         )
         tuples = new_tuples(new, self._grid.cells)
         places = self.balance.places(tuples)
-        if is_computed(self.plan):
+        if self._by_spark:
             self.jobs.own()
             made = reports_of(task, computed_frame(self.context.spark, task, places))
         else:
@@ -340,7 +349,9 @@ class JoinLane(CutLane):
     def explain(self) -> list[str]:
         """How the view is joined, and why."""
         standing = self._standing()
-        told = list(explain_join(self.plan, self._registered.shares, self.planner.order))
+        told = list(
+            explain_join(self.plan, self._registered.shares, self.planner.order, by_spark=self._by_spark)
+        )
         return told if standing is None else [*told, *standing_lines(standing)]
 
     def _began(self, stream: str, reach: Reach | None) -> Reach:

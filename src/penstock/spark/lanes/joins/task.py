@@ -16,6 +16,7 @@ from penstock.operators.joins.as_of import CellAsOfJoin
 from penstock.operators.joins.beyond import pairs_beyond
 from penstock.operators.joins.cell import CellJoin
 from penstock.operators.joins.changes import DELETE, OP, ROW, Due
+from penstock.operators.joins.computed_rows import ComputedRows
 from penstock.operators.joins.left import CellLeftJoin
 from penstock.operators.joins.lookups import TableLookup
 from penstock.operators.joins.tuples import InputRuns, RunSlice
@@ -133,6 +134,7 @@ class CellTask:
         lacks_before: tuples of the last input with an event time before this may be gone, microseconds; None: none are.
         lookups: the runs of the tables that joined rows are looked up in.
         has_changed: whether rows may have been published with other versions of static tables.
+        computed: what is computed of the rows, where workers do that; None: nothing is, or Spark does it.
     """
 
     plan: JoinPlan
@@ -148,6 +150,7 @@ class CellTask:
     lacks_before: int | None = None
     lookups: tuple[TableRuns, ...] = ()
     has_changed: bool = False
+    computed: ComputedRows | None = None
 
     def __call__(self, place: Place) -> CellReport:
         """Joins what lies at a place and stages the view's rows, of which each output is a column."""
@@ -157,9 +160,12 @@ class CellTask:
         join, batches = self._joined(place, inputs)
         users = UserPredicates(self.predicates)
         marks = (OP, ROW) if self.plan.withdraws else ()
+        computed, raised = self.computed or ComputedRows(None, None, (None,) * len(self.plan.outputs)), 0
         for joined in batches:
-            batch = matching(users, joined, joined.column)
-            columns = [batch.column(each.column).cast(each.type) for each in self.plan.outputs]
+            rows, lost = computed.matches(joined, has_changed=self.has_changed)
+            raised += lost
+            batch = matching(users, rows, rows.column)
+            columns = computed.columns(batch, self.plan.outputs)
             columns += [batch.column(mark) for mark in marks]
             stage.add(pa.RecordBatch.from_arrays(columns, schema=stage.schema))
         work = tuple(self._work(join, inputs, place.cell))
@@ -167,7 +173,7 @@ class CellTask:
             self.number,
             place.number,
             stage.close(self.number, place.number),
-            sum(each.raised for each in users.measures),
+            raised + sum(each.raised for each in users.measures),
             stage.withdrawn,
             _counted(join),
             work,
