@@ -80,8 +80,11 @@ def test_the_sets_of_group_by(grouping: str, sets: dict[int, str] | None) -> Non
         ("grouping_id()", "_k2"),
         ("grouping_id(a, B)", "_k2"),
         ("GROUPING__ID", "_k2"),
-        ("grouping(t.a) + 1", "CAST(shiftright(_k2, 1) & 1 AS TINYINT) + 1"),
-        ("if(grouping((b)) = 1, 'all', b)", "if(CAST(shiftright(_k2, 0) & 1 AS TINYINT) = 1, 'all', _k1)"),
+        ("grouping(t.a) + 1", "CASE WHEN (_k2 & 2L) = 0L THEN 0Y ELSE 1Y END + 1"),
+        (
+            "if(grouping((b)) = 1, 'all', b)",
+            "if(CASE WHEN (_k2 & 1L) = 0L THEN 0Y ELSE 1Y END = 1, 'all', _k1)",
+        ),
     ],
 )
 def test_the_grouping_id_is_a_key(item: str, expression: str) -> None:

@@ -68,8 +68,9 @@ class GroupingColumns:
         if len(given) != 1 or given[0] not in self.spelled:
             message = "grouping() takes one grouping expression, written as in GROUP BY."
             raise call.error(SqlError, message)
-        bit = len(self.spelled) - 1 - self.spelled.index(given[0])
-        return f"CAST(shiftright({self.name}, {bit}) & 1 AS TINYINT)", end
+        bit = 1 << (len(self.spelled) - 1 - self.spelled.index(given[0]))
+        # of what workers compute: the bit as a number of Spark's type
+        return f"CASE WHEN ({self.name} & {bit}L) = 0L THEN 0Y ELSE 1Y END", end
 
 
 def grouping_sets(group_by: GroupBy, places: Sequence[int]) -> tuple[GroupingSet, ...]:
