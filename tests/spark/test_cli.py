@@ -73,7 +73,7 @@ WITHOUT_SPARK = {
     "GROUP BY": (
         "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY ROLLUP(city), city",
         [],
-        "Grouping set (city) is there twice",
+        "Grouping set (city) occurs twice",
     ),
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",

@@ -161,7 +161,7 @@ class _Reader(Cursor):
         for at in range(first, last):
             if self._is_analytics(at) or self.kinds[at] is TokenType.WITH:
                 self.position = at
-                raise self.fail(f"{self.word()} is no part of an expression. {ALLOWED_SETS}")
+                raise self.fail(f"{self.word()} cannot be part of an expression. {ALLOWED_SETS}")
         if self.kind() is TokenType.GROUPING_SETS or (self.kind() in _ANALYTICS and last - first > 1):
             raise self.fail(f"{self.word()} needs parentheses. {ALLOWED_SETS}")
         self.entries.append((first, last))

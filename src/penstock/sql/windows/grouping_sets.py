@@ -101,7 +101,7 @@ def grouping_sets(group_by: GroupBy, places: Sequence[int]) -> tuple[GroupingSet
             place = group_by.entries[own[0]] if own else whole or group_by.written[-1]
             named = ", ".join({places[entry]: group_by.entries[entry].text for entry in own}.values())
             message = (
-                f"Grouping set ({named}) is there twice: Spark gives each of its rows twice. Leave one out, or list the sets "
+                f"Grouping set ({named}) occurs twice: Spark gives each of its rows twice. Leave one out, or list the sets "
                 "with GROUPING SETS."
             )
             raise place.error(UnsupportedError, message)
