@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -130,20 +131,20 @@ def test_sinks_groups_that_leave_and_questions(spark: SparkSession, tmp_path: Pa
                 assert values(published(run, name)) == wanted[name], name
         delivered = deltalake.DeltaTable(table).to_pyarrow_table().select(["name", "odd", "n", "g"])
         assert values(delivered.to_pylist()) == wanted["levels"]
-    row = {"id": 1, "amount": 4, "name": None, "seen": "2026-01-03 13:00:00", "price": 1.0, "exact": 1}
+    found = run.results("hours").where("g = 0 AND name IS NOT NULL AND k IS NOT NULL").first()
+    assert found is not None
+    row = json.dumps({"name": found.name, "amount": found.k, "seen": str(found.w.start)})
     told = made.why("hours", row, output=out)
     assert [each.keys for each in told.windows] == [
-        {"name": None, "amount % 3": 1, "grouping_id()": 0},
-        {"name": None, "amount % 3": None, "grouping_id()": 1},
+        {"name": found.name, "amount % 3": found.k, "grouping_id()": 0},
+        {"name": found.name, "amount % 3": None, "grouping_id()": 1},
         {"name": None, "amount % 3": None, "grouping_id()": 3},
     ]
-    own = [
-        (each.row["g"], each.row["k"])
-        for window in told.windows
-        for each in window.revisions
-        if each.is_final
+    assert [(each.fate, each.revisions[-1].row["g"]) for each in told.windows] == [
+        ("final", 0),
+        ("final", 1),
+        ("final", 3),
     ]
-    assert own[-1] == (3, None)
     assert made.backtest("hours").matches == len(wanted["hours"])
     assert made.backtest("levels").matches == len(wanted["levels"])
     assert verify(out).faults == []

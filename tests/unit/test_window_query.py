@@ -255,7 +255,10 @@ _WINDOW = "window(ts, '1 hour')"
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW}.start", _WINDOW),
         (f"SELECT count(*) FROM t GROUP BY ROLLUP ({_WINDOW}, a)", f"ROLLUP ({_WINDOW}, a)"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, a WITH CUBE", f"{_WINDOW}, a WITH CUBE"),
-        (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, a GROUPING SETS ((a))", f"{_WINDOW}, a GROUPING SETS ((a))"),
+        (
+            f"SELECT count(*) FROM t GROUP BY {_WINDOW}, a GROUPING SETS ((a))",
+            f"{_WINDOW}, a GROUPING SETS ((a))",
+        ),
         ("SELECT count(*) FROM t GROUP BY ALL", "ALL"),
         (f"SELECT count(*) FROM t GROUP BY {_WINDOW}, 'x'", "'x'"),
         (f"SELECT *, count(*) FROM t GROUP BY {_WINDOW}", "*"),
