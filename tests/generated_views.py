@@ -110,6 +110,8 @@ def generated_views(seed: int, count: int, prefix: str) -> dict[str, View]:
         lambda: View(_windows(choice, choice.choice((f"{prefix}pairs", f"{prefix}met"))), "over"),
         lambda: View(_windows(choice, choice.choice(("flights", "weather"))), "windows"),
         lambda: View(_windows(choice, f"{prefix}chosen"), "windows"),
+        lambda: View(_by_sets(choice, choice.choice(("flights", f"{prefix}chosen")), ""), "running"),
+        lambda: View(_by_sets(choice, choice.choice(("flights", "weather")), "w, "), "windows"),
         lambda: _outer(rng, "LEFT JOIN"),
         lambda: _outer(rng, "RIGHT JOIN"),
         lambda: _outer(rng, "FULL JOIN"),
@@ -182,6 +184,24 @@ def _windows(choice: random.Random, source: str, *, keyed: bool = False) -> str:
     total = "count(*) AS c, sum(k) AS s, " if keyed else ""
     group = ", ".join(filter(None, (names, "w")))
     return f"SELECT {keys}window(ts, {length}) AS w, {total}{_some(choice, 6)} FROM {source}{_tail(choice, group)}"
+
+
+#: ways to group by two keys
+_SETS = (
+    "ROLLUP (g0, g1)",
+    "CUBE (g0, g1)",
+    "GROUPING SETS ((g0), g1, ())",
+    "g1, CUBE (g0)",
+    "GROUPING SETS ((g1, g0), g0)",
+)
+
+
+def _by_sets(choice: random.Random, source: str, window: str) -> str:
+    """A view with grouping sets; `window` is put before the keys in GROUP BY."""
+    keys = "".join(f"{each} AS g{place}, " for place, each in enumerate(choice.sample(_KEYS, 2)))
+    laid = "window(ts, '20 seconds', '10 seconds') AS w, " if window else ""
+    tail = _tail(choice, f"{window}{choice.choice(_SETS)}")
+    return f"SELECT {keys}{laid}grouping_id() AS g, {_some(choice, 5)} FROM {source}{tail}"
 
 
 def _over_windows(choice: random.Random, source: str) -> str:

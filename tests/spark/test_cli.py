@@ -71,9 +71,9 @@ WITHOUT_SPARK = {
     "bad SQL": ("CREATE VIEW v AS SELEC * FROM orders", [], "line 2: CREATE VIEW v AS SELEC * FROM orders\n"),
     "unknown table": ("CREATE VIEW v AS SELECT * FROM order WHERE amount > 1", [], "Existing ones: orders"),
     "GROUP BY": (
-        "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY ROLLUP(city)",
+        "CREATE VIEW v AS SELECT city, count(*) FROM orders GROUP BY ROLLUP(city), city",
         [],
-        "Grouping in several ways (GROUPING SETS, ROLLUP, CUBE) is not supported yet",
+        "Grouping set (city) occurs twice",
     ),
     "hint": (
         "CREATE VIEW v AS SELECT /*+ MAX_ERROR(0.05, 0.05) */ * FROM orders",

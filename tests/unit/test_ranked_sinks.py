@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import SqlError
 from penstock.plan.rankings import PLACE_TYPE, RANK, ROW_NUMBER
-from penstock.spark.declaring.insertions import ranking_needs
+from penstock.spark.declaring.insertions import key_needs
 from penstock.spark.results.window_schemas import own_schema
 from penstock.spark.sinks.declared import SinkView, table_sink
 from penstock.sql.script.script import parse_script
@@ -46,11 +46,11 @@ def refusal(view: SinkView, options: str) -> str:
     ],
 )
 def test_what_gives_a_ranking_a_key(window: BoundWindow, needs: str) -> None:
-    assert ranking_needs(window) == needs
+    assert key_needs(window) == needs
     if needs:
         view = SinkView("v", own_schema(window), None, has_windows=False, changes=True, needs=needs)
-        assert f"ranking v has none: {needs}, or use mode changes" in refusal(view, "mode 'upsert'")
-        assert f"ranking v has no key: {needs}" in refusal(view, "mode 'upsert', key 'x'")
+        assert f"view v has none: {needs}, or use mode changes" in refusal(view, "mode 'upsert'")
+        assert f"view v has no key: {needs}" in refusal(view, "mode 'upsert', key 'x'")
 
 
 @pytest.mark.parametrize("key", ["k", "place", "k, x", "k, place, x"])

@@ -98,6 +98,23 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingSet:
+    """One of the ways in which a view with GROUPING SETS, ROLLUP or CUBE groups its tuples.
+
+    Attributes:
+        keys: numbers of the keys by which it groups, ascending; the others are NULL in its rows.
+        id: its grouping ID, as Spark's `grouping_id()` gives it; no other set of the view has it.
+    """
+
+    keys: tuple[int, ...]
+    id: int
+
+
+#: the type of a grouping ID, as Spark gives it
+GROUPING_ID_TYPE = pa.int64()
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorBound:
     """P(error of an early result >= epsilon) <= delta.
 
@@ -120,12 +137,14 @@ class WindowPlan:
         name: the view's name.
         time: the event time column, timestamp in microseconds; "" of a running view whose rows are groups.
         windows: which windows; `ALL_TIME` of a running view.
-        keys: (column, type) of each grouping key but the window, in order.
+        keys: (column, type) of each grouping key but the window, in order; with grouping sets the last one is the grouping ID, which is
+            no column of a batch.
         aggregates: what is computed a window and group.
         bound: the error its early answers may have.
         selection: number of its condition among those of its operator, None where all tuples of the operator are its own.
         slack: which policy chooses how long its windows wait for late tuples; None: the default one.
         gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
+        sets: the grouping sets; none: all keys together are the one way to group.
     """
 
     name: str
@@ -137,6 +156,7 @@ class WindowPlan:
     selection: int | None = None
     slack: SlackChoice | None = None
     gap: int | None = None
+    sets: tuple[GroupingSet, ...] = ()
 
     @property
     def is_running(self) -> bool:
@@ -147,6 +167,11 @@ class WindowPlan:
     def grouping(self) -> tuple[tuple[str, pa.DataType], ...]:
         """(column, type) of the keys by which tuples are grouped."""
         return self.keys
+
+    @property
+    def computed(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """(column, type) of those that are columns of a batch."""
+        return self.grouping[:-1] if self.sets else self.grouping
 
     @property
     def slack_policy(self) -> SlackChoice:

@@ -17,6 +17,7 @@ from penstock.operators.windows.aggregates import SELECTION, Parts, lift_values,
 from penstock.operators.windows.arrival_steps import STEP, Steps
 from penstock.operators.windows.content import Content
 from penstock.operators.windows.event_times import Rows
+from penstock.operators.windows.grouping_sets import by_sets
 from penstock.operators.windows.pane_plan import PanePlan
 from penstock.operators.windows.panes import PANE
 from penstock.operators.windows.satisfied import Part, Satisfied
@@ -45,10 +46,12 @@ class Held:
     def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
         self.plan = plan
         self._has_steps = has_steps
-        self.keys = [key.name for key in plan.keys]
+        own = [key.name for key in plan.keys]
+        #: what tells groups apart, the grouping ID too
+        self.keys = [*own, plan.set_key] if plan.sets else own
         self._columns = {each.name: each for each in (*plan.keys, *plan.arguments)}
-        self._grouping = [PANE, *self.keys, *([STEP] if has_steps else [])]
-        self._exact = {*self.keys, *plan.parts.values}
+        self._grouping = self._by(own)
+        self._exact = {*own, *plan.parts.values}
         self._tuples: list[pa.Table] = []
         self._rows = self._bytes = 0
         self._partials: list[pa.Table] = []
@@ -104,9 +107,14 @@ class Held:
         if not self._partials:
             return {}
         self._merge()
-        return {PARTIALS: self._partials[0]} | {
-            VALUES + name: tables[0] for name, tables in self._values.items()
-        }
+        groups = Content(self._partials[0], {name: tables[0] for name, tables in self._values.items()})
+        if self.plan.sets:
+            groups = by_sets(groups, self.plan.sets, self.keys[:-1], self.plan.set_key, self._together)
+        return {PARTIALS: groups.partials} | {VALUES + name: table for name, table in groups.values.items()}
+
+    def _by(self, keys: Sequence[str]) -> list[str]:
+        """The columns that make a group by some keys."""
+        return [PANE, *keys, *([STEP] if self._has_steps else [])]
 
     def _labelled(self, tuples: pa.Table, rows: Rows | None, times: Rows) -> pa.Table:  # noqa: ARG002
         """Tuples with what is kept of their rows in the batch or of their event times."""
@@ -133,15 +141,16 @@ class Held:
     def _merge(self) -> None:
         if len(self._partials) > 1:
             tables = {name: pa.concat_tables(tables) for name, tables in self._values.items()}
-            merged = self._together(Content(pa.concat_tables(self._partials), tables))
+            content = Content(pa.concat_tables(self._partials), tables)
+            merged = self._together(content, [key.name for key in self.plan.keys])
             self._partials = [merged.partials]
             self._values = {name: [table] for name, table in merged.values.items()}
         self._settled = self._partials[0].num_rows + sum(each[0].num_rows for each in self._values.values())
         self._loose = 0
 
-    def _together(self, content: Content) -> Content:
-        """A row for each group."""
-        return content.merged(self.plan.parts, self._grouping)
+    def _together(self, content: Content, keys: Sequence[str]) -> Content:
+        """A row for each group by some keys."""
+        return content.merged(self.plan.parts, self._by(keys))
 
 
 class HeldSessions(Held):
@@ -155,19 +164,21 @@ class HeldSessions(Held):
     def __init__(self, plan: PanePlan, gap: int) -> None:
         super().__init__(plan, has_steps=False)
         self._gap = gap
-        self._groups = self._grouping
-        self._grouping = [*self._groups, *SPAN]
+
+    def _by(self, keys: Sequence[str]) -> list[str]:
+        return [*super()._by(keys), *SPAN]
 
     def _labelled(self, tuples: pa.Table, rows: Rows | None, times: Rows) -> pa.Table:  # noqa: ARG002
         return tuples.append_column(_TIME, pa.array(times))
 
     def _grouped(self, tuples: pa.Table) -> pa.Table:
         times = longs(tuples, _TIME)
-        return with_sessions(tuples.drop_columns([_TIME]), self.keys, times, self._gap)
+        keys = [key.name for key in self.plan.keys]
+        return with_sessions(tuples.drop_columns([_TIME]), keys, times, self._gap)
 
-    def _together(self, content: Content) -> Content:
+    def _together(self, content: Content, keys: Sequence[str]) -> Content:
         assert isinstance(self.plan.parts, Parts), "sessions are not ranked"
-        return united(content, self.plan.parts, self._groups)
+        return united(content, self.plan.parts, super()._by(keys))
 
 
 class HeldBySets(Held):
@@ -175,14 +186,17 @@ class HeldBySets(Held):
 
     def __init__(self, plan: PanePlan, *, has_steps: bool) -> None:
         super().__init__(plan, has_steps=has_steps)
-        self._groups = self._grouping
-        self._grouping = [SET, *self._groups]
+        #: what makes a group once it is spread
+        self._groups = super()._by(self.keys)
         self._selections = np.array([-1 if each is None else each for each in plan.selections], np.int32)
         self._sets = KnownSets()
         #: for each family of classes what `_signatures` gives
         self._families: dict[object, npt.NDArray[np.uint32]] = {}
         self._numbers = np.zeros(0, np.uint32)
         self._spread: dict[str, list[pa.Table]] = {}
+
+    def _by(self, keys: Sequence[str]) -> list[str]:
+        return [SET, *super()._by(keys)]
 
     def select(self, satisfied: Satisfied) -> Iterator[Rows | None]:
         """The rows of a batch that satisfy some of the conditions, ascending, those of each part once."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.rankings import RankedParts
-from penstock.plan.windows import ALL_TIME
+from penstock.plan.windows import ALL_TIME, GroupingSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class PanePlan:
         pane: length of a pane, microseconds; that of `ALL_TIME` of running views: their one pane holds every tuple.
         offset: start of one of them.
         gap: of running views by sessions: how long after its newest tuple a session ends, microseconds.
+        sets: the grouping sets; none: all keys together are the one way to group.
+        set_key: the name of the grouping ID in the partials, a key behind the others; "" without grouping sets.
     """
 
     id: int
@@ -54,6 +56,8 @@ class PanePlan:
     pane: int
     offset: int
     gap: int | None = None
+    sets: tuple[GroupingSet, ...] = ()
+    set_key: str = ""
 
     @property
     def is_running(self) -> bool:

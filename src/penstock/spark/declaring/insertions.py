@@ -87,7 +87,7 @@ def view_of(declared: Declared, name: str) -> SinkView:
             has_windows=has_sessions or bound.plan.windows != ALL_TIME,
             changes=True,
             has_sessions=has_sessions,
-            needs=ranking_needs(bound),
+            needs=key_needs(bound),
         )
     stream = declared.streams[view.stream]
     flat = flatten(view.query, declared.queries)
@@ -143,9 +143,13 @@ def _key(bound: BoundWindow) -> tuple[str, ...] | None:
     return (*(outputs[each] for each in keys), outputs[window])
 
 
-def ranking_needs(bound: BoundWindow) -> str | None:
-    """What gives a ranking a key, "" where it has one; None of other views."""
+def key_needs(bound: BoundWindow) -> str | None:
+    """What gives a ranking or a view with grouping sets a key, "" where it has one; None of other views."""
     plan = bound.plan
+    if plan.sets:
+        # rows of several sets may have the same keys: NULL is a value of theirs, or says that the set lacks the key
+        window = "" if plan.is_running and plan.gap is None else ", its window"
+        return "" if _key(bound) else f"select all of its keys{window} and grouping_id()"
     if not isinstance(plan, RankedPlan):
         return None
     function = plan.ranking.function.upper()

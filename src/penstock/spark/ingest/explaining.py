@@ -53,6 +53,9 @@ def explain_windows(
         operator = operators[plan.id]
         keyed = [expressions.get(key.column, key.column) for key in plan.keys]
         keys = f", keys {', '.join(keyed)}" if keyed else ""
+        if plan.sets:
+            keys += f" in {counted(len(plan.sets), 'grouping set')}"
+            keyed.append("grouping_id()")
         if isinstance(operator, RunningPlan):
             kept = "its state grows with its groups"
             if isinstance(operator.parts, RankedParts):

@@ -98,6 +98,8 @@ def sharing(
         own = bound.plan.time, bound.plan.keys, windows.start % windows.pane, raising(bound)
         if query.is_running:
             own += query.hints.state_ttl, query.hints.backfill, query.gap
+        if bound.plan.sets:
+            own += bound.plan.sets
         if isinstance(bound.plan, RankedPlan):
             own += bound.plan.ranking, bound.plan.aggregates
         is_whole = bound.condition is None or query.is_running
@@ -301,7 +303,7 @@ def operator_of(
         id=id_,
         selections=selections,
         keys=tuple(
-            PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.grouping)
+            PaneColumn(column, key_name(number), kind) for number, (column, kind) in enumerate(first.computed)
         ),
         arguments=tuple(PaneColumn(column, name, types[column]) for column, name in arguments.items()),
         raising=raising(bound[0]),
@@ -311,6 +313,8 @@ def operator_of(
         pane=pane,
         offset=first.windows.start % pane,
         gap=first.gap,
+        sets=first.sets,
+        set_key=key_name(len(first.computed)) if first.sets else "",
     )
     return plan, views
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from penstock.monitor.folder import folder_status
 from penstock.provenance import Fate, Revision, TupleWindow
 from penstock.spark.analysis.gate import tried
+from penstock.spark.analysis.grouping_sets import keys_by_sets
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.provenance.verdicts import number
 from penstock.spark.recovery.messages import quoted
@@ -32,7 +33,7 @@ from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.layout import Layout
 from penstock.sql.windows.query import WindowQuery
 
-_TIME, _WINDOW = "_time", "_window"
+_TIME, _WINDOW, _WAY = "_time", "_window", "_way"
 
 
 def windows_of(tuple_: DataFrame, query: WindowQuery) -> DataFrame:
@@ -43,14 +44,19 @@ def windows_of(tuple_: DataFrame, query: WindowQuery) -> DataFrame:
         query: the view, flattened.
 
     Returns:
-        A row for each: `_window`, a struct of `start` and `end`, and the grouping keys `_k0`, ...; none where the event time is NULL
-        or cannot be computed.
+        A row for each, and for each grouping set: `_window`, a struct of `start` and `end`, and the grouping keys `_k0`, ..., the grouping
+        ID too; none where the event time is NULL or cannot be computed.
     """
     spark, laid = tuple_.sparkSession, query.windows
     keys = [tried(spark, key.expression).alias(key.name) for key in query.keys]
     timed = tuple_.select(tried(spark, query.time).alias(_TIME), *keys)
     lengths = (f"{length} microseconds" for length in (laid.size, laid.slide, laid.start))
-    return timed.select(F.window(_TIME, *lengths).alias(_WINDOW), *(key.name for key in query.keys))
+    names = [key.name for key in query.keys]
+    windows = timed.select(F.window(_TIME, *lengths).alias(_WINDOW), *names)
+    if not query.sets:
+        return windows
+    ways = keys_by_sets(windows, [F.col(name) for name in names], query.sets)
+    return windows.select(_WINDOW, ways.alias(_WAY)).select(_WINDOW, f"{_WAY}.*")
 
 
 def without_fate(windows: DataFrame, query: WindowQuery) -> list[TupleWindow]:
@@ -77,7 +83,8 @@ def with_fate(windows: DataFrame, query: WindowQuery, layout: Layout, view: str)
     revisions = window_revisions(spark, layout, entry["stream"], name, readable)
     is_same = [F.col(f"{ROW}.start") == F.col(f"{_WINDOW}.start")]
     is_same += [
-        F.col(f"{ROW}.k{position}").eqNullSafe(F.col(key.name)) for position, key in enumerate(query.keys)
+        F.col(f"{ROW}.k{position}").eqNullSafe(F.col(name))
+        for position, name in enumerate(windows.columns[1:])
     ]
     marks = [F.col(quoted(own)).alias(mark) for mark, own in readable.marks.items()]
     row = F.struct(*map(F.col, map(quoted, readable.columns.names))).alias("row")
@@ -177,6 +184,8 @@ def _fate(revisions: Sequence[Revision]) -> Fate:
 def _window(row: Mapping[str, Any], query: WindowQuery) -> TupleWindow:
     own = row["own"]
     keys = {key.clause.text: own[key.name] for key in query.keys}
+    if query.grouping_id is not None:
+        keys["grouping_id()"] = own[query.grouping_id]
     return TupleWindow(own[_WINDOW]["start"], own[_WINDOW]["end"], keys)
 
 
@@ -193,4 +202,5 @@ def _collected(frame: DataFrame) -> list[dict[str, Any]]:
         }
         for row in frame.collect()
     ]
-    return sorted(rows, key=lambda row: str(row["own"][_WINDOW]["start"]))
+    # those of a window in the order of their keys: of grouping sets the ID is the last one
+    return sorted(rows, key=lambda row: (str(row["own"][_WINDOW]["start"]), str(row["own"])))

@@ -44,7 +44,8 @@ class SinkView:
         has_windows: whether its rows are those of windows or sessions, early or final.
         changes: whether rows are replaced or withdrawn.
         has_sessions: whether they are those of sessions.
-        needs: of a ranking without a key, what gives it one, and "" of one with a key: no other tells its rows apart. None of other views.
+        needs: of a ranking or a view with grouping sets that has no key, what gives it one, and "" of one with a key: no other tells its
+            rows apart. None of other views.
     """
 
     name: str
@@ -174,10 +175,10 @@ def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, v
                 if view.key is None
                 else f"has the key {', '.join(view.key)}. By another one, rows would overwrite each other, or old ones would remain. Remove the option key"
             )
-            raise SqlError(f"{where}: ranking {view.name} {has}.", *table.at("key"))
+            raise SqlError(f"{where}: view {view.name} {has}.", *table.at("key"))
     elif mode == "upsert":
         if view.key is None and view.needs is not None:
-            message = f"{where}: mode upsert needs a key, and ranking {view.name} has none: {view.needs}, or use mode changes."
+            message = f"{where}: mode upsert needs a key, and view {view.name} has none: {view.needs}, or use mode changes."
             raise SqlError(message, *table.at("mode"))
         if view.key is None:
             if view.has_sessions:

@@ -14,8 +14,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.cursor import Cursor
+from penstock.sql.text.grouping import GroupBy, read_group_by
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import NESTING, is_call, parse_expression, ranges
+from penstock.sql.text.lexing import NESTING, is_call, parse_expression
 
 ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
@@ -107,7 +108,7 @@ class Parts:
         hints: Penstock's hints.
         items: the SELECT list.
         where: the condition, if any.
-        group_by: the grouping expressions, None without GROUP BY.
+        group_by: what stands behind GROUP BY, None without it.
         group_by_keyword: where `GROUP BY` was written.
         having: the condition on groups, if any.
         distinct: where `DISTINCT` was written, if it was.
@@ -119,7 +120,7 @@ class Parts:
     hints: Hints
     items: tuple[Item, ...]
     where: Clause | None
-    group_by: tuple[Clause, ...] | None
+    group_by: GroupBy | None
     group_by_keyword: Clause | None
     having: Clause | None
     distinct: Clause | None = None
@@ -217,7 +218,7 @@ class Splitter(Cursor):
         keyword = group_by = None
         if (grouping := ranges.get(TokenType.GROUP_BY)) is not None:
             keyword = self._clause(grouping[0] - 1, grouping[0])
-            group_by = tuple(self._clause(*entry) for entry in self._group_by(*grouping))
+            group_by = self._group_by(*grouping)
         return Parts(
             source,
             source_clause,
@@ -326,20 +327,11 @@ class Splitter(Cursor):
         following = [token.token_type for token in self.tokens[self.position + 1 : self.position + 3]]
         return self.kind() is TokenType.WINDOW and TokenType.ALIAS not in following
 
-    def _group_by(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Token ranges of the grouping expressions."""
-        for self.position in range(first, last):
-            kind = self.kind()
-            if kind in (TokenType.ROLLUP, TokenType.CUBE, TokenType.GROUPING_SETS, TokenType.WITH):
-                raise self._unsupported("Grouping in several ways (GROUPING SETS, ROLLUP, CUBE)")
-            if kind is TokenType.ALL and last == first + 1:
-                raise self._unsupported("GROUP BY ALL")
-        entries = ranges(self.tokens, first, last)
-        for begun, end in entries:
-            if begun == end:
-                self.position = min(begun, len(self.tokens) - 1)
-                raise self.expected("a grouping expression")
-        return entries
+    def _group_by(self, first: int, last: int) -> GroupBy:
+        if self.kinds[first:last] == [TokenType.ALL]:
+            self.position = first
+            raise self._unsupported("GROUP BY ALL")
+        return read_group_by(self.script, self.tokens, first, last, self._clause)
 
     def _clause(self, first: int, last: int) -> Clause:
         """The text of some tokens, with blanks in place of the source's name before a column's."""

@@ -15,7 +15,7 @@ from penstock.plan.names import free_name
 from penstock.plan.rankings import PLACE_TYPE, RankedPlan
 from penstock.plan.scalar_trees import Scalar
 from penstock.plan.spark_types import spark_name
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan
+from penstock.plan.windows import GROUPING_ID_TYPE, Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
@@ -147,11 +147,12 @@ class WindowBinder:
             used.insert(0, time)
         names, derived = self._computed(used)
         called = list(zip(query.aggregates, arguments, results, strict=True))
+        grouping_id = [("", GROUPING_ID_TYPE)] if query.sets else []
         plan = WindowPlan(
             name,
             "" if time is None else names[time],
             query.windows,
-            tuple((names[key], key.type) for key in keys),
+            (*((names[key], key.type) for key in keys), *grouping_id),
             tuple(
                 Aggregate(
                     call.function,
@@ -166,6 +167,7 @@ class WindowBinder:
             query.hints.max_error or DEFAULT_BOUND,
             slack=query.hints.slack,
             gap=query.gap,
+            sets=query.sets,
         )
         if query.ranking is not None:
             plan = ranked(plan, query.ranking, [names[each] for each in order])
@@ -298,6 +300,7 @@ class WindowBinder:
         named = [(key.name, used.type) for key, used in zip(query.keys, keys, strict=True)]
         named += [(aggregate_name(number), kind) for number, kind in enumerate(results)]
         named += [(name, PLACE_TYPE) for name in row_number_names(query)]
+        named += [(query.grouping_id, GROUPING_ID_TYPE)] if query.grouping_id else []
         expressions = [
             each for each in (*query.outputs, *query.having) if not PLAIN_OUTPUT.fullmatch(each.expression)
         ]

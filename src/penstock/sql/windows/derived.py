@@ -82,6 +82,12 @@ def _over_running(below: WindowQuery, query: WindowQuery) -> WindowQuery:
             f"Allowed: a selection over {query.source}, the hint REFRESH('1 minute')."
         )
         raise place.error(UnsupportedError, message)
+    if query.sets:
+        message = (
+            f"GROUPING SETS, ROLLUP and CUBE over running view {query.source} are not supported yet. "
+            "Write a view for each grouping set, or add the hint REFRESH('1 minute')."
+        )
+        raise query.window_clause.error(UnsupportedError, message)
     if not query.is_running or query.gap is not None:
         message = (
             f"{query.source} is a running view, whose rows have no event time: a window over it is not supported. "

@@ -21,6 +21,7 @@ from penstock.sql.windows.aggregate_calls import (
     read_aggregate,
 )
 from penstock.sql.windows.calls import WindowCall, is_window, read_window
+from penstock.sql.windows.grouping_sets import ID_COLUMN, GroupingColumns, is_grouping
 from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 
 _REFUSED_CALLS = {
@@ -58,12 +59,19 @@ class GroupExpressions:
         keys: the keys that group.
         source: the table or view after FROM.
         users: names of the user's aggregates, in upper case.
+        columns: what `grouping` and `grouping_id` are about.
     """
 
     def __init__(
-        self, window: WindowCall | None, keys: Sequence[Key], source: str, users: Collection[str] = ()
+        self,
+        window: WindowCall | None,
+        keys: Sequence[Key],
+        source: str,
+        users: Collection[str],
+        columns: GroupingColumns,
     ) -> None:
         self._window = window
+        self._columns = columns
         self._source = source
         self._users = users
         self._keys = sorted(
@@ -96,6 +104,10 @@ class GroupExpressions:
             start = tokens[position].start
             column = columns.get(start)
             refuse_call(clause, tokens, position)
+            if is_grouping(tokens, position):
+                name, position = self._columns.rewrite(clause, tokens, position)
+                replaced.append((start, tokens[position - 1].end + 1, name))
+                continue
             if is_aggregate(tokens, position, self._users):
                 call, position = read_aggregate(clause, tokens, position, self._users)
                 replaced.append((start, tokens[position - 1].end + 1, self._aggregate(call)))
@@ -115,7 +127,8 @@ class GroupExpressions:
             if column is not None:
                 window_name = None if self._window is None or column.is_qualified else self._window.name
                 is_window_name = column.name.lower() == window_name
-                found = alias or (WINDOW_NAME if is_window_name else None)
+                is_id = column.name.upper() == ID_COLUMN and not column.is_qualified
+                found = alias or (WINDOW_NAME if is_window_name else self._columns.name if is_id else None)
                 if found is not None:
                     replaced.append((start, column.end, found))
                 elif column.name.upper() not in BARE_FUNCTIONS:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.plan.windows import ALL_TIME, Windows
+from penstock.plan.windows import ALL_TIME, GroupingSet, Windows
 from penstock.sql.text.clauses import Clause
+from penstock.sql.text.grouping import GroupBy
 from penstock.sql.text.intervals import length_text
 from penstock.sql.text.lexing import name_of, own_name, spelling, tokenize, without_parentheses
 from penstock.sql.text.parts import ALLOWED_RUNNING, ALLOWED_SESSION, ALLOWED_WINDOW, Item, Parts
@@ -20,6 +21,7 @@ from penstock.sql.windows.group_expressions import (
     columns_of,
     refuse_call,
 )
+from penstock.sql.windows.grouping_sets import WINDOW, GroupingColumns, grouping_sets
 from penstock.sql.windows.query import GroupExpression, Key, WindowQuery, key_name
 
 #: hints that are about windows
@@ -52,23 +54,30 @@ class _WindowParser:
     def __init__(self, parts: Parts, users: Collection[str]) -> None:
         self.parts = parts
         self.users = users
-        self.entries = parts.group_by or ()
+        self.group_by = parts.group_by or GroupBy((), ())
         if parts.distinct is not None:
-            self.entries = tuple(item.expression for item in parts.items)
+            entries = tuple(item.expression for item in parts.items)
+            self.group_by = GroupBy(entries, entries)
             self._refuse_aggregated(parts.distinct)
 
     def parse(self) -> WindowQuery:
         parts = self.parts
         self._check_hints()
         if parts.distinct is None:
-            groupings = [self._grouping(entry) for entry in self.entries]
+            groupings = [self._grouping(entry) for entry in self.group_by.entries]
         else:
-            groupings = [_Grouping(entry, entry) for entry in self.entries]
+            groupings = [_Grouping(entry, entry) for entry in self.group_by.entries]
         window = self._window(groupings)
         place = parts.group_by_keyword or parts.distinct or parts.having or parts.items[0].clause
-        keys = self._keys(groupings)
+        keys, places = self._keys(groupings)
+        sets = () if self.group_by.sets is None else grouping_sets(self.group_by, places)
         self._check_kind(window, has_keys=bool(keys))
-        rewriter = GroupExpressions(window, keys, parts.source, self.users)
+        self._check_sets(sets, has_keys=bool(keys))
+        columns = GroupingColumns(
+            tuple(dict.fromkeys(_spelled(each.expression) for each in groupings)),
+            key_name(len(keys)) if sets else None,
+        )
+        rewriter = GroupExpressions(window, keys, parts.source, self.users, columns)
         aliases: dict[str, str] = {}
         named: dict[str, str] = {}
         outputs: list[GroupExpression] = []
@@ -94,7 +103,8 @@ class _WindowParser:
             time_clause=place if window is None else window.time,
             windows=ALL_TIME if window is None else self._laid(window),
             window_clause=place if window is None else window.clause,
-            group_by=self.entries,
+            group_by=self.group_by.entries,
+            grouped=self.group_by.written,
             keys=keys,
             aggregates=rewriter.aggregates,
             outputs=tuple(outputs),
@@ -102,6 +112,8 @@ class _WindowParser:
             conditions=() if parts.where is None else (parts.where,),
             hints=parts.hints,
             gap=None if window is None else window.gap,
+            sets=sets,
+            before_window=len({*places[: places.index(WINDOW)]}) if WINDOW in places else 0,
         )
 
     def _check_hints(self) -> None:
@@ -152,6 +164,17 @@ class _WindowParser:
                 continue
             raise SqlError(message, self.parts.source_clause.script, *place)
 
+    def _check_sets(self, sets: Sequence[GroupingSet], *, has_keys: bool) -> None:
+        """Refuses grouping sets without a key, and with a deadline."""
+        hints, keyword = self.parts.hints, self.parts.group_by_keyword
+        if sets and not has_keys and keyword is not None:
+            message = "These grouping sets have no key. Leave them out."
+            raise keyword.error(UnsupportedError, message)
+        if sets and hints.deadline_seconds is not None:
+            message = "DEADLINE is not supported with GROUPING SETS, ROLLUP or CUBE. Write a view for each grouping set, or remove the hint."
+            script = self.parts.source_clause.script
+            raise UnsupportedError(message, script, *hints.places["DEADLINE"])
+
     def _refuse_aggregated(self, distinct: Clause) -> None:
         """Refuses DISTINCT of groups."""
         tokens = [token for item in self.parts.items for token in _tokens(item.expression)]
@@ -195,10 +218,10 @@ class _WindowParser:
             raise entry.error(SqlError, message)
         return items[int(number) - 1]
 
-    def _window(self, groupings: list[_Grouping]) -> WindowCall | None:
-        """The one window of GROUP BY, None where it has none; takes it away from the groupings."""
+    def _window(self, groupings: Sequence[_Grouping]) -> WindowCall | None:
+        """The one window of GROUP BY, None where it has none."""
         found: dict[tuple[object, ...], WindowCall] = {}
-        for grouping in list(groupings):
+        for grouping in groupings:
             clause = grouping.expression
             tokens = _tokens(clause)
             position = 0
@@ -215,7 +238,6 @@ class _WindowParser:
                     message = f"GROUP BY needs the window itself, not an expression of it. {allowed}"
                     raise call.clause.error(UnsupportedError, message)
                 found.setdefault(call.identity, call)
-                groupings.remove(grouping)
                 position = end
         if not found:
             return None
@@ -225,10 +247,15 @@ class _WindowParser:
             raise other.clause.error(UnsupportedError, f"GROUP BY allows one window only. {allowed}")
         return first
 
-    def _keys(self, groupings: list[_Grouping]) -> tuple[Key, ...]:
+    def _keys(self, groupings: Sequence[_Grouping]) -> tuple[tuple[Key, ...], list[int]]:
+        """The keys, each once, and of each grouping expression the number of its key, or WINDOW."""
         found: dict[tuple[str, ...], Key] = {}
+        places: list[int] = []
         for grouping in groupings:
             clause = grouping.expression
+            if is_window(_tokens(clause), 0):
+                places.append(WINDOW)
+                continue
             tokens = without_parentheses(_tokens(clause))
             names = {column.name.upper() for column in columns_of(clause).values()}
             if not names:
@@ -237,8 +264,9 @@ class _WindowParser:
                     message = "SELECT DISTINCT * is not supported yet. Name the columns."
                 raise grouping.entry.error(UnsupportedError, message)
             place = clause.part(tokens[0].start, tokens[-1].end + 1)
-            found.setdefault(spelling(tokens), Key(place.text, key_name(len(found)), place))
-        return tuple(found.values())
+            key = found.setdefault(spelling(tokens), Key(place.text, key_name(len(found)), place))
+            places.append(list(found.values()).index(key))
+        return tuple(found.values()), places
 
 
 def _refuse_mixed(calls: Sequence[AggregateCall]) -> None:
@@ -256,6 +284,10 @@ def _refuse_mixed(calls: Sequence[AggregateCall]) -> None:
 
 def _tokens(clause: Clause) -> list[Token]:
     return tokenize(clause.text, clause.start, clause.script)
+
+
+def _spelled(clause: Clause) -> tuple[str, ...]:
+    return spelling(without_parentheses(_tokens(clause)))
 
 
 def _window_alone(clause: Clause) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from penstock.plan.windows import ALL_TIME, Windows
+from penstock.plan.windows import ALL_TIME, GroupingSet, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.query import Output, SelectQuery
@@ -149,6 +149,7 @@ class WindowQuery:
         window_clause: the call of `window` in GROUP BY, or in the SELECT list if GROUP BY names that; of a running view where
             it says that it aggregates.
         group_by: the grouping expressions as they were written, the window's too; of SELECT DISTINCT its items.
+        grouped: all that stands behind GROUP BY, what its commas part.
         keys: the grouping keys but the window, in order, each once.
         aggregates: each distinct one once, in order of appearance; the n-th is `_an`.
         outputs: the SELECT list.
@@ -167,6 +168,8 @@ class WindowQuery:
         columns: of the source, what `*` stands for in a ranking; (): all that it has now.
         hints: Penstock's hints.
         gap: of a running view whose rows are sessions: how long after its newest tuple one ends, microseconds.
+        sets: the grouping sets; none: all keys together are the one way to group.
+        before_window: of a view with grouping sets, how many keys are before its window in the grouping ID.
     """
 
     source: str
@@ -176,6 +179,7 @@ class WindowQuery:
     windows: Windows
     window_clause: Clause
     group_by: tuple[Clause, ...]
+    grouped: tuple[Clause, ...]
     keys: tuple[Key, ...]
     aggregates: tuple[AggregateCall, ...]
     outputs: tuple[GroupExpression, ...]
@@ -190,11 +194,18 @@ class WindowQuery:
     columns: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
     gap: int | None = None
+    sets: tuple[GroupingSet, ...] = ()
+    before_window: int = 0
 
     @property
     def is_running(self) -> bool:
         """Whether it is an aggregation without a window, or by sessions."""
         return self.windows == ALL_TIME
+
+    @property
+    def grouping_id(self) -> str | None:
+        """The name of the grouping ID in the expressions over groups; None without grouping sets."""
+        return key_name(len(self.keys)) if self.sets else None
 
     @property
     def is_over_running(self) -> bool:

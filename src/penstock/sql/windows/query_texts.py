@@ -52,10 +52,9 @@ class QueryTexts:
             self._writer.add(f"\nFROM (SELECT {', '.join([*columns, *_kept(query)])}\nFROM {self._stream})")
             return self._finished()
         columns += [f"{call.sql} AS {aggregate_name(number)}" for number, call in enumerate(query.aggregates)]
-        groups = ", ".join(
-            [*([window] if query.time else []), *(f"({key.expression})" for key in query.keys)]
-        )
-        grouped = f"\nGROUP BY {groups}" if groups else ""
+        if query.grouping_id is not None:
+            columns.append(f"grouping_id() AS {query.grouping_id}")
+        grouped = _grouped(query, window)
         self._writer.add(f"\nFROM (SELECT {', '.join(columns)}\nFROM {self._stream}{grouped})")
         return self._finished()
 
@@ -69,8 +68,8 @@ class QueryTexts:
                 self._writer.add("\nWHERE ", query.ranking.condition)
             return
         if query.selected is None:
-            grouping = "\nGROUP BY " if query.group_by else ""
-            self._writer.add(f"\nFROM {self._source()}{grouping}", *query.group_by)
+            grouping = "\nGROUP BY " if query.grouped else ""
+            self._writer.add(f"\nFROM {self._source()}{grouping}", *query.grouped)
             conditions = [condition.clause for condition in query.having]
             before = "\nHAVING "
         else:
@@ -101,6 +100,18 @@ class QueryTexts:
         written = self._writer.finished(self._query.window_clause)
         self._writer = PlacedWriter()
         return written
+
+
+def _grouped(query: WindowQuery, window: str) -> str:
+    """GROUP BY of the window and the keys, in the order in which the grouping ID has them."""
+    keys = [f"({key.expression})" for key in query.keys]
+    windows = [window] if query.time else []
+    groups = [*keys[: query.before_window], *windows, *keys[query.before_window :]]
+    if not groups:
+        return ""
+    sets = [", ".join([*windows, *(keys[number] for number in each.keys)]) for each in query.sets]
+    listed = f" GROUPING SETS ({', '.join(f'({each})' for each in sets)})" if sets else ""
+    return f"\nGROUP BY {', '.join(groups)}{listed}"
 
 
 def _kept(query: WindowQuery) -> list[str]:

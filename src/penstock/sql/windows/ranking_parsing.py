@@ -147,6 +147,7 @@ class _Ranking:
             windows=ALL_TIME,
             window_clause=call.clause,
             group_by=(),
+            grouped=(),
             keys=keys,
             aggregates=kept.calls,
             outputs=tuple(outputs),

@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 from penstock.plan.rankings import DENSE_RANK, RANK, ROW_NUMBER, OrderKey, RankedPlan
 from penstock.plan.windows import Aggregate
 from penstock.spark.analysis.gate import boxed, computed, tried
+from penstock.spark.analysis.grouping_sets import keys_by_sets
 from penstock.spark.recovery.messages import quoted
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.window_schemas import ROW, own_schema, row_type
@@ -19,7 +20,7 @@ from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WHOLE, WINDOW_NAME, aggregate_name, key_name
 
-_VALUE, _COUNT = "v", "_rows"
+_VALUE, _COUNT, _WAY = "v", "_rows", "_way"
 #: what does not fit its type is NULL, as in other window views
 _TRIED = {"sum": "try_sum", "avg": "try_avg"}
 
@@ -38,7 +39,7 @@ def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: 
     """
     frame = usable_rows(spark, view, published_frame(spark, columns, [rows]).coalesce(1))
     keys = [
-        F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.grouping)
+        F.col(quoted(name)).alias(key_name(number)) for number, (name, _) in enumerate(view.plan.computed)
     ]
     grouped = (
         _ranked(frame, view.plan, keys)
@@ -63,6 +64,10 @@ def _grouped(spark: SparkSession, view: BoundWindow, frame: DataFrame, keys: Seq
         for number, each in enumerate(view.plan.aggregates)
     ]
     every = F.count(F.lit(1)).alias(_COUNT), *aggregates
+    if view.plan.sets:
+        frame = frame.withColumn(_WAY, keys_by_sets(frame, keys, view.plan.sets))
+        names = map(key_name, range(len(view.plan.keys)))
+        keys = [F.col(f"{_WAY}.{name}").alias(name) for name in names]
     if view.plan.is_running:
         return frame.groupBy(*keys).agg(*every).withColumn(WINDOW_NAME, _whole())
     return frame.groupBy(_window(spark, view).alias(WINDOW_NAME), *keys).agg(*every)
@@ -125,7 +130,7 @@ def usable_rows(
     if view.condition is not None:
         rows = rows.where(_holds(spark, view.condition))
     plan, derived = view.plan, {each.name: each for each in view.derived}
-    used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.grouping)]
+    used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.computed)]
     used += [each.argument for each in plan.aggregates if each.argument is not None]
     if isinstance(plan, RankedPlan):
         used += [each.argument for each in plan.ranking.order]
