@@ -117,6 +117,16 @@ def test_decimals_wider_than_64_bits() -> None:
     assert codes(pa.array(values, kind), of) == [0, 1, 3, 4, 0]
 
 
+def test_wide_decimals_are_coded_alike_whether_all_fit_64_bits_or_not() -> None:
+    kind = pa.decimal128(24, 3)
+    of = coding(kind, -(2**63) - 1, -5, 0, 7, 2**63, 2**70)
+    narrow = [-(2**63), -6, -5, -1, 0, 6, 7, 8, 2**63 - 1]
+    values = [None if each is None else Decimal(each).scaleb(-3) for each in [*narrow, None, 2**70, -(2**70)]]
+    whole = codes(pa.array(values, kind), of)
+    assert codes(pa.array(values[:10], kind), of) == whole[:10]
+    assert codes(pa.array(values, kind).slice(3, 4), of) == whole[3:7]
+
+
 def test_decimal_of_another_scale_than_declared() -> None:
     of = coding(pa.decimal128(9, 2), 150)
     values = pa.array([Decimal("1.499"), Decimal("1.500"), Decimal("1.501")], pa.decimal128(9, 3))

@@ -128,7 +128,7 @@ class JoinOutput:
         name: as the view has it.
         text: Spark SQL over the names of the inputs' columns.
         type: its Arrow type.
-        column: the one column that `text` is; None where Spark is to compute it.
+        column: the one column that `text` is; None where it is to be computed.
     """
 
     name: str
@@ -193,7 +193,7 @@ class JoinPlan:
         keys: equalities.
         bounds: one for every two streams.
         comparisons: other conditions that kernels judge.
-        residual: Spark SQL over the names of the inputs' columns, to be true: conditions that only Spark judges.
+        residual: Spark SQL over the names of the inputs' columns, to be true: conditions that no kernel judges.
         outputs: the view's columns.
         optional: the number of the last input where rows of the others do not need a partner in it, or appear once for all
             partners, or with the newest one.

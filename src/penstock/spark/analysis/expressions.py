@@ -29,7 +29,7 @@ from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.plan.scalar_trees import Scalar
 from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
 from penstock.spark.analysis.catalyst_trees import projection
-from penstock.spark.analysis.computable import scalar_tree
+from penstock.spark.analysis.computable.trees import scalar_tree
 from penstock.spark.analysis.functions import ALLOWED, refusal
 from penstock.spark.analysis.gate import (
     boxed,

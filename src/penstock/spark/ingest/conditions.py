@@ -30,7 +30,7 @@ class CompiledConditions:
     Attributes:
         views: the texts of views' conditions by name.
         others: the texts of other conditions by name, behind them.
-        bound: the conditions bound, in order; the columns that Spark computes for them.
+        bound: the conditions bound, in order; the columns that are computed for them.
         erring, branching: int64[error queries] and int64[branches], the number of the query of each, ascending.
         plan: queries, then error queries, then those of branches, compiled.
         binder: what bound them.

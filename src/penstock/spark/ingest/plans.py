@@ -389,7 +389,7 @@ class StreamPlans:
     def for_operators(
         self, version: int, operators: Collection[int], span: tuple[int, int]
     ) -> tuple[StreamProgram, tuple[Derived, ...]]:
-        """What computes some window operators of a plan version and nothing else, and the columns Spark computes for it.
+        """What computes some window operators of a plan version and nothing else, and the columns that Spark computes for it, if it does.
 
         Args:
             version: the plan version.

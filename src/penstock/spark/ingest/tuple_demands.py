@@ -1,4 +1,4 @@
-"""Demands of a stream's tuples, bound to its columns: what the map stage keeps, and what Spark computes for it."""
+"""Demands of a stream's tuples, bound to its columns: what the map stage keeps, and what is computed for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CompiledDemands:
     Attributes:
         program: what the map stage keeps; None where nothing is asked for.
         conditions: the distinct conditions; `program` numbers those given first, then these.
-        derived: the columns Spark computes for `program`.
+        derived: the columns that are computed for `program`.
     """
 
     program: TupleProgram | None

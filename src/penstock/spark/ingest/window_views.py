@@ -42,7 +42,7 @@ class CompiledWindows:
         shards: what the shards do; its views' keys are called `_k0`, ..., their arguments
             `_x0`, ..., and stay so for as long as the operator lives.
         conditions: the distinct conditions, in the order in which `panes` numbers them.
-        derived: the columns Spark computes for `panes`.
+        derived: the columns that are computed for `panes`.
         members: names of the views that have results, by the number among `PaneProgram.members`.
         registered: those views as they are registered, by name.
     """
@@ -246,7 +246,7 @@ def compile_windows(
 
 
 def without_repeats(windows: CompiledWindows, derived: Sequence[Derived]) -> CompiledWindows:
-    """Window views that take columns from `derived` where Spark computes the same there."""
+    """Window views that take columns from `derived` where the same is computed there."""
     known = {(each.expression, each.type, each.error_column is None): each for each in derived}
     names: dict[str, str] = {}
     own = []

@@ -80,7 +80,7 @@ class BoundSelections:
         selections: the queries. A tuple for which one of a query's expressions raises is no match
             by the terms that use the expression. The attributes are columns of the stream, derived
             columns and their error columns.
-        derived: the columns Spark has to compute.
+        derived: the columns that have to be computed.
         error_queries: for each query that uses an expression that may raise, the query of the same
             name for the tuples where it raises while the other predicates of a term hold. Over the
             attributes of `selections`.
@@ -90,7 +90,7 @@ class BoundSelections:
         branches: for each query with calls of users' functions the ways in which these decide; `selections` have
             where it is satisfied without one.
         calls: the calls that branches test, each behind those that are its arguments.
-        arguments: columns Spark has to compute for calls.
+        arguments: columns that have to be computed for calls.
     """
 
     selections: SelectionSet
@@ -105,7 +105,7 @@ class BoundSelections:
 
     @property
     def computed(self) -> tuple[Derived, ...]:
-        """All columns that Spark has to compute."""
+        """All columns that have to be computed."""
         return (*self.derived, *self.arguments)
 
     @property
@@ -147,7 +147,7 @@ def _clauses(view: SelectQuery | str) -> Sequence[Clause]:
     return (Clause.alone(view),) if isinstance(view, str) else view.conditions
 
 
-#: a clause and its tree; None where Spark computes the whole clause as one boolean
+#: a clause and its tree; None where the whole clause is computed as one boolean
 _Parsed = tuple[Clause, Condition | None]
 
 

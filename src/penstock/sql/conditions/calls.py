@@ -23,7 +23,7 @@ class Calls:
         operands: tells what operands are.
         free_name: gives a name that no column has, from one that is wanted.
         by_name: the calls that were read, by the names of their columns.
-        derived: the columns that Spark computes for their arguments, by text.
+        derived: the columns that are computed for their arguments, by text.
     """
 
     functions: Collection[str]
@@ -60,7 +60,7 @@ class Calls:
         return None if value is None else replace(predicate, operand=value)
 
     def needed(self, names: Collection[str]) -> tuple[tuple[UserCall, ...], tuple[Derived, ...]]:
-        """Some calls, those that are their arguments before them, and the columns that Spark computes for them."""
+        """Some calls, those that are their arguments before them, and the columns that are computed for them."""
         found: dict[str, UserCall] = {}
 
         def add(name: str) -> None:
@@ -129,7 +129,7 @@ class Calls:
         return None if known is None else Argument(known.name, None)
 
     def _derive(self, text: str) -> Derived | None:
-        """The column that Spark computes for an argument; None where it is no expression."""
+        """The column that is computed for an argument; None where it is no expression."""
         host = self.operands.host
         assert host is not None, "functions are Spark's"
         if text not in self.derived:

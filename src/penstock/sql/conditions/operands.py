@@ -150,7 +150,7 @@ class Operands:
         return self._built_in.get(function, True)
 
     def require_spark(self, clause: Clause, text: str, start: int, end: int) -> None:
-        """Notes where an expression is used that Spark has to compute.
+        """Notes where an expression is used that has to be computed.
 
         Raises:
             UnsupportedError: there is no Spark.

@@ -52,7 +52,7 @@ class JoinConditions:
         users: takes what users' functions judge; None: those are left to Spark.
         is_full: whether it is a FULL JOIN, whose optional input is restricted by nothing either.
         comparisons: see `JoinPlan`.
-        residual: conditions on every row that only Spark judges.
+        residual: conditions on every row that no kernel judges.
         matching: likewise those that say what the optional input is joined by.
         warnings: of texts that are compared with what is no text.
     """

@@ -61,7 +61,7 @@ class BoundWindow:
 
     Attributes:
         plan: the view; its columns are the stream's or those of `derived`.
-        derived: the columns Spark has to compute for it, each distinct expression once.
+        derived: the columns that have to be computed for it, each distinct expression once.
         condition: the condition of the selection beneath, None if every tuple is selected.
         window_type: the type of `_w`; of a running view a struct of WHOLE.
         outputs: the columns of the results.
@@ -323,7 +323,7 @@ class WindowBinder:
             raise query.placed(error) from None
 
     def _computed(self, used: Sequence[_Used]) -> tuple[dict[_Used, str], tuple[Derived, ...]]:
-        """The column of each expression, and those of them that Spark has to compute."""
+        """The column of each expression, and those of them that have to be computed."""
         names: dict[_Used, str] = {}
         needed: dict[str, _Used] = {}
         for each in used:
