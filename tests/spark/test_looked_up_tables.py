@@ -36,7 +36,7 @@ _LOOKUPS = (
 )
 VIEWS = {
     "described": f"SELECT o.id, c.name AS customer, p.title, g.name AS category FROM orders o {_LOOKUPS}",
-    "chosen": f"SELECT o.id, upper(c.name) AS customer, coalesce(g.name, 'none') AS category FROM orders o {_LOOKUPS} "
+    "chosen": f"SELECT o.id, soundex(c.name) AS customer, coalesce(g.name, 'none') AS category FROM orders o {_LOOKUPS} "
     "WHERE g.name IS NULL OR c.name = 'Ada'",
     "paid": "SELECT o.id, y.paid, c.name AS customer, p.title FROM orders o JOIN payments y ON o.id = y.of AND y.paid BETWEEN o.at "
     "AND o.at + INTERVAL 1 HOUR LEFT JOIN customers c ON o.customer = c.id LEFT JOIN products p ON o.product = p.id",

@@ -35,7 +35,7 @@ def test_statistics_become_moments(
     encoder = ColumnEncoder(RegionCoding("ts", MOMENT, Domain.INTEGER, (500_000, 3_500_000)))
     group = RowGroup(str(path), 0, len(values), None, times=EpochTimes("ts", unit))
     low, high = encoder.encode(pa.array(moments, MOMENT)).tolist()
-    assert _bounds(group, pq.read_metadata(path).row_group(0), [encoder]) == [
+    assert _bounds(group, pq.read_metadata(path).row_group(0), [encoder], ["ts"]) == [
         CodeBounds(low, high, may_be_null)
     ]
 
@@ -46,4 +46,14 @@ def test_of_numbers_that_are_no_moment_nothing_is_known(tmp_path: Path, value: i
     pq.write_table(pa.table({"ts": [0, value]}), path)
     encoder = ColumnEncoder(RegionCoding("ts", MOMENT, Domain.INTEGER, (500_000,)))
     group = RowGroup(str(path), 0, 2, None, times=EpochTimes("ts", "millis"))
-    assert _bounds(group, pq.read_metadata(path).row_group(0), [encoder]) == [None]
+    assert _bounds(group, pq.read_metadata(path).row_group(0), [encoder], ["ts"]) == [None]
+
+
+def test_columns_that_are_none_of_the_stream_say_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"__d0": [1, 2]}), path)
+    encoder = ColumnEncoder(RegionCoding("__d0", pa.int64(), Domain.INTEGER, (500,)))
+    group = RowGroup(str(path), 0, 2, None)
+    row_group = pq.read_metadata(path).row_group(0)
+    assert _bounds(group, row_group, [encoder], ["a"]) == [None]
+    assert _bounds(group, row_group, [encoder], ["__d0"]) != [None]
