@@ -190,7 +190,7 @@ class Flink:
             stderr=self._log,
             text=True,
             env=self._environment,
-            start_new_session=True,
+            process_group=0,
         )
 
     def _ask(self, request: dict[str, object]) -> dict[str, object]:
