@@ -213,7 +213,7 @@ def test_nothing_is_planned_while_a_stream_is_silent(planner: JoinPlanner) -> No
 
 
 def test_explain_names_inputs_keys_bounds_and_the_first_order() -> None:
-    assert explain_first(PLAN, 4) == [
+    assert explain_first(PLAN, 4, by_spark=False) == [
         "join view star: a0 (stream r0), a1 (stream r1), a2 (stream r2)",
         "  key 0: a0: k0 = a1: k0, split in 2 parts",
         "  key 1: a0: k1 = a2: k1, split in 2 parts",
@@ -232,7 +232,7 @@ def test_explain_names_what_users_functions_judge() -> None:
         UserPredicate("costly(a0.k0, 3) > 5", "costly", given, pa.int64(), "`_value` > 5"),
         UserPredicate("NOT odd(a2.k1)", "odd", (Argument("1_2", None),), pa.bool_(), "NOT `_value`"),
     )
-    told = explain_first(replace(PLAN, predicates=judged), 4)
+    told = explain_first(replace(PLAN, predicates=judged), 4, by_spark=False)
     assert told[6] == "  checked last, by your functions: costly(a0.k0, 3) > 5, NOT odd(a2.k1)"
 
 
@@ -241,12 +241,14 @@ def test_explain_names_what_remains_of_old_versions() -> None:
     plan = replace(
         PLAN, inputs=PLAN.inputs[:2], keys=keys, bounds=bounds, optional=(1,), kind=OptionalJoin.AS_OF
     )
-    assert explain_first(plan, 2)[2:4] == [
+    assert explain_first(plan, 2, by_spark=False)[2:4] == [
         "  the newest row of a1 by its key, 2 seconds or more before a0",
         "  of rows of a1 beyond the history, the newest row of each key remains",
     ]
     compared = replace(plan, comparisons=(Comparison("0_0", Operator.LESS, "0_1"),))
-    assert explain_first(compared, 2)[3] == "  of rows of a1 beyond the history, all rows remain"
+    assert (
+        explain_first(compared, 2, by_spark=False)[3] == "  of rows of a1 beyond the history, all rows remain"
+    )
 
 
 def test_a_stream_that_lags_by_a_cut_is_not_taken_to_have_no_partners(planner: JoinPlanner) -> None:
