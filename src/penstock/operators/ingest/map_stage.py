@@ -268,6 +268,7 @@ class MapStage:
         known = None if before is None else before._selector
         self._selector: Selector = Selector(program.plan, program.settings.strategy, before=known)
         self._attributes = program.attributes
+        self._used, self._used_always = program.used, program.used_always
         self._outcomes = program.outcomes
         self._calls = None if program.calls is None else CallJudge(program.calls, functions)
         self._classes = (
@@ -368,7 +369,7 @@ class MapStage:
         """
         rows = batch.num_rows
         self.raised = []
-        batch = self._completed(batch, self.program.used if is_matched else self.program.used_always)
+        batch = self._completed(batch, self._used if is_matched else self._used_always)
         if is_matched and self.program.plan.names:
             told = self._match([batch.column(name) for name in self._attributes], rows, batch.column)
         else:
@@ -415,8 +416,8 @@ class MapStage:
             batch: at least the program's `observed` columns.
             steps, arrived: as `process` takes them.
         """
-        time = self.program.time
-        self._take_in(self._completed(batch, [] if time is None else [time]), None, steps, arrived)
+        name = self.program.time
+        self._take_in(self._completed(batch, [] if name is None else [name]), None, steps, arrived)
 
     def _completed(self, batch: pa.RecordBatch, used: Sequence[str]) -> pa.RecordBatch:
         """A batch with the used columns that the worker computes."""
