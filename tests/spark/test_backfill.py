@@ -36,6 +36,7 @@ from penstock.spark.lanes.history import backfill
 from penstock.spark.lanes.history.backfill import backfill_of
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.run import Run
+from penstock.spark.sessions.numbered_tasks import run_numbered
 from penstock.spark.sessions.priority import LOW_PRIORITY, give_way
 from penstock.spark.sessions.slots import task_slots
 from penstock.spark.sources import kafka_tables
@@ -209,7 +210,7 @@ def test_early_answers_go_on_while_a_view_is_made_whole(
             time.sleep(0.02)
 
     def gated(source: ParquetSource, session: SparkSession, past: Past) -> Iterable[DataFrame]:
-        session.sparkContext.parallelize(range(8), 8).foreach(held)
+        run_numbered(session.sparkContext, held, 8)
         return again(source, session, past)
 
     monkeypatch.setattr(ParquetSource, "again", gated)
