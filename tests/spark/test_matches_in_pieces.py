@@ -48,7 +48,7 @@ def test_a_batch_of_too_many_matches_is_staged_in_pieces(
     layout = Layout.of(tmp_path / "out", None)
     store = BatchFiles.of(layout, "s", None, 0)
     task = Task(TaskContextData(("pieces", 1), broadcast, None, store, 0, 2**62, -(2**62), 0, -(2**62)), 0)
-    task.process(batch, lambda mask: batch.filter(pa.array(mask)))
+    task.process(batch, lambda mask, columns: batch.select(list(columns)).filter(pa.array(mask)))
     report = task.report()
     broadcast.destroy()
     (file,) = report.files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -42,30 +42,33 @@ class BlockDecoder:
         most = program.settings.max_record_bytes
         within = () if fields is None else fields.nested
         first = schema if is_whole else decoded_first(schema, program.needed, within)
-        self._columns = list(program.columns)
         self._times = times
         self._whole = JsonDecoder(schema, most, fields)
         self._first = self._whole if len(first) == len(schema) else JsonDecoder(first, most, fields)
 
     def decode(
         self, records: Records
-    ) -> tuple[pa.RecordBatch, Callable[[npt.NDArray[np.bool_]], pa.RecordBatch], npt.NDArray[np.bool_]]:
+    ) -> tuple[
+        pa.RecordBatch,
+        Callable[[npt.NDArray[np.bool_], Sequence[str]], pa.RecordBatch],
+        npt.NDArray[np.bool_],
+    ]:
         """The tuples of a block, but for those that Spark has to read.
 
         Returns:
-            The columns that are decoded of all; what gives all columns of the tuples whose bool is true, and raises LateColumnsError; and
+            The columns that are decoded of all; what gives some columns of the tuples whose bool is true, and raises LateColumnsError; and
             bool[records]: whose tuples they are.
         """
         decoded, is_decoded = self._first.decode(records)
         first, own = self._timed(decoded), records.where(is_decoded)
 
-        def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        def tuples(mask: npt.NDArray[np.bool_], columns: Sequence[str]) -> pa.RecordBatch:
             if self._first is self._whole:
-                return first.filter(pa.array(mask)).select(self._columns)
+                return first.select(list(columns)).filter(pa.array(mask))
             whole = self._whole.tuples(own.where(mask))
             if whole is None:
                 raise LateColumnsError
-            return self._timed(whole).select(self._columns)
+            return self._timed(whole).select(list(columns))
 
         return first, tuples, is_decoded
 

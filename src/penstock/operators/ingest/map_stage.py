@@ -62,6 +62,7 @@ class StreamProgram:
         definitions: which definition of each selection view answers; () where all are the first ones.
         calls: the calls of users' functions, or None where there are none.
         computed: the derived columns that the worker computes, or None where there are none; there is no `derived` then.
+        stored: those of `columns`, in their order, that matched tuples are stored with; None: all.
     """
 
     stream: str
@@ -77,6 +78,12 @@ class StreamProgram:
     definitions: tuple[int, ...] = ()
     calls: CallsProgram | None = None
     computed: ComputedColumns | None = None
+    stored: tuple[str, ...] | None = None
+
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The columns that matched tuples are stored with."""
+        return self.columns if self.stored is None else self.stored
 
     @property
     def views(self) -> list[str]:

@@ -30,6 +30,7 @@ from penstock.sql.joins.inputs import Relation
 from penstock.sql.joins.lookups import only_spark_computes, with_lookups
 from penstock.sql.joins.query import JoinQuery, JoinWord
 from penstock.sql.text.lexing import enclosed
+from penstock.sql.text.named_columns import named_columns
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 from penstock.sql.windows.bind import BoundWindow, bind_window
@@ -51,7 +52,14 @@ def define_selection(name: str, text: str, flat: SelectQuery, source: Source) ->
     """
     projection = _projection(flat, source)
     condition = flat.where or "TRUE"
-    return ViewDefinition(name, identity_of(name, text, condition, projection), text, condition, projection)
+    columns = (
+        None
+        if projection is None
+        else named_columns((expression for expression, _ in projection), source.schema.fieldNames())
+    )
+    return ViewDefinition(
+        name, identity_of(name, text, condition, projection), text, condition, projection, columns=columns
+    )
 
 
 def check_projections(

@@ -207,12 +207,13 @@ class PlanCompiler:
         computed = None
         if not failures:
             derived, computed = by_whom(self._host, derived)
+        columns = tuple(self._source.schema.fieldNames())
         program = StreamProgram(
             stream=self._stream,
             version=version,
             plan=selected.plan,
             outcomes=Outcomes.numbered(len(answered), len(others), selected.erring),
-            columns=tuple(self._source.schema.fieldNames()),
+            columns=columns,
             event_time=self._source.event_time,
             derived=DerivedLayout.of(derived) if derived and computed is None else None,
             computed=computed,
@@ -220,6 +221,7 @@ class PlanCompiler:
             windows=windows.panes,
             tuples=demands.program,
             definitions=_numbers(answered, base),
+            stored=_stored(answered.values(), columns),
             calls=self._calls.compile(
                 bound, selected.branching, len(answered) + len(others) + len(selected.erring)
             ),
@@ -264,6 +266,16 @@ def _numbers(views: SharedMap[ViewDefinition], base: CompiledPlan | None) -> tup
     if all(view.number == 1 for view in looked_at):
         return ()
     return tuple(view.number for view in views.values())
+
+
+def _stored(views: Iterable[ViewDefinition], columns: Sequence[str]) -> tuple[str, ...] | None:
+    """The columns that the SELECT lists of views read, in their order; None: all."""
+    read: set[str] = set()
+    for view in views:
+        if view.columns is None:
+            return None
+        read.update(view.columns)
+    return tuple(name for name in columns if name in read)
 
 
 def _raising(derived: Derived) -> Derived:

@@ -14,6 +14,8 @@ from pyspark.sql.types import StructType
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.declaring.declared import Declared
 from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.reporting.catalog import read_catalog
+from penstock.spark.reporting.definitions import lacking_columns
 from penstock.spark.results.read import matches
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
@@ -55,6 +57,7 @@ class Relation:
             InputError: it has no files of its own, or nothing is at that place.
         """
         if place is not None and is_results_folder(place):
+            self._refuse_lacking(place)
             return replace(self, stored=replace(self.stored, path=place))
         path = place or self.stored.path
         if path is None or (place is None and self.stored.kind not in FILE_SOURCES):
@@ -73,6 +76,15 @@ class Relation:
             )
         options = self.stored.options if kind == self.stored.kind else {}
         return replace(self, stored=replace(self.stored, path=path, kind=kind, options=options))
+
+    def _refuse_lacking(self, place: str) -> None:
+        folder = Path(place).resolve()
+        views = read_catalog(Layout(folder, folder))["views"]
+        if lacking := lacking_columns(views, self.name, self.schema.fieldNames()):
+            raise InputError(
+                f"Some tuples of {self.name} in {place} have no {', '.join(lacking)}: a results folder has the columns that its "
+                "selections read. Name a folder or file with stored tuples."
+            )
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The stored tuples.

@@ -7,7 +7,7 @@ apart by their operator or lane. See docs/decisions/0039.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import SqlError
@@ -37,7 +37,7 @@ def numbered(entry: Entry, known: Entry | None) -> dict[str, Any]:
         known: what the catalog has of its name.
     """
     others = [] if known is None else list(all_definitions(known))
-    same = next((each for each in others if _is_same(each, entry)), None)
+    same = next((each for each in others if _has_rows_of(each, entry)), None)
     if same is None:
         number = 1 + max(map(number_of, others), default=0)
     else:
@@ -68,18 +68,47 @@ def is_selection(entry: Entry) -> bool:
     return "projection" in entry
 
 
+def stored_columns(views: Mapping[str, Entry], stream: str) -> set[str] | None:
+    """The columns of a stream that some selection on it reads or has read; None: all."""
+    found: set[str] = set()
+    for columns in _read_columns(views, stream):
+        if columns is None:
+            return None
+        found.update(columns)
+    return found
+
+
+def lacking_columns(views: Mapping[str, Entry], stream: str, columns: Sequence[str]) -> list[str]:
+    """Those of a stream's columns that matches may lack, for some selection on it does not read them or has not."""
+    read = [set(own) for own in _read_columns(views, stream) if own is not None]
+    return [name for name in columns if any(name not in own for own in read)]
+
+
+def _read_columns(views: Mapping[str, Entry], stream: str) -> Iterator[Sequence[str] | None]:
+    for entry in views.values():
+        for each in all_definitions(entry):
+            if is_selection(each) and each.get("stream") == stream:
+                yield each.get("columns")
+
+
 def is_running_view(entry: Entry) -> bool:
     """Whether a view aggregates without a window; an earlier version marked only its name."""
     return bool(entry.get(IS_RUNNING)) or is_running_name(str(entry.get("stream")))
 
 
-def _is_same(one: Entry, other: Entry) -> bool:
-    """Whether rows of one definition are rows of the other: of selections the SELECT list does not matter."""
+def _has_rows_of(one: Entry, other: Entry) -> bool:
+    """Whether rows of one definition are rows of the other: of a selection, if they have the columns that its SELECT list reads."""
     if is_selection(one) and is_selection(other):
-        return one.get("stream") == other.get("stream") and (
-            one.get("condition") == other.get("condition") or _spelt(one) == _spelt(other)
+        return (
+            one.get("stream") == other.get("stream")
+            and _has_columns(one.get("columns"), other.get("columns"))
+            and (one.get("condition") == other.get("condition") or _spelt(one) == _spelt(other))
         )
     return is_selection(one) == is_selection(other) and one.get("id") == other.get("id")
+
+
+def _has_columns(stored: Sequence[str] | None, read: Sequence[str] | None) -> bool:
+    return stored is None or (read is not None and set(read) <= set(stored))
 
 
 def _spelt(entry: Entry) -> tuple[str, ...] | None:

@@ -62,7 +62,7 @@ class CatalogWriter:
                 entry = numbered({**members(definition), "stream": stream}, before)
                 if entry["number"] != definition.number:
                     found[name] = replace(definition, number=entry["number"])
-                if before is None or before.get("number") != entry["number"]:
+                if before is None or _stored_as(before) != _stored_as(entry):
                     self._set(name, entry)
         if self._is_changed:
             known["streams"].setdefault(stream, schema.jsonValue())
@@ -170,3 +170,9 @@ class CatalogWriter:
                 else:
                     self._answered.setdefault(entry.get("stream", ""), SharedMap())[name] = None
         return self._known
+
+
+def _stored_as(entry: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The number and the columns that matches of a selection have."""
+    columns = entry.get("columns")
+    return entry.get("number"), columns if columns is None else list(columns)

@@ -16,8 +16,9 @@ from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.publication.manifests import published_paths
+from penstock.spark.recovery.messages import quoted
 from penstock.spark.reporting.catalog import find_rows, find_view, read_catalog
-from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of
+from penstock.spark.reporting.definitions import DEFINITION, OTHERS, is_selection, number_of, stored_columns
 from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import LANES, joined_changes, joined_results
 from penstock.spark.results.misses import LATE, MISSES, missed_paths
@@ -44,7 +45,9 @@ _NUMBER = "__penstock_number"
 
 
 def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: bool = False) -> DataFrame:
-    """The published matches of a stream: the tuple's columns and `queries`.
+    """The published matches of a stream: those columns of the tuple that its selections read, and `queries`.
+
+    A tuple has NULL in a column that none of the selections which matched it reads.
 
     Args:
         spark: the session.
@@ -57,6 +60,10 @@ def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: b
     """
     catalog = read_catalog(layout)
     rows = _all_matches(spark, layout, catalog, stream)
+    stored = stored_columns(catalog["views"], stream)
+    if stored is not None:
+        unread = {*stored_schema(catalog["streams"][stream]).fieldNames()} - set(stored)
+        rows = rows.select(*(quoted(name) for name in rows.columns if name not in unread))
     if all_definitions:
         return rows.withColumn(DEFINITIONS, _definitions(_queries_of(rows)))
     return _of_now(rows, catalog["views"], stream).drop(DEFINITIONS)

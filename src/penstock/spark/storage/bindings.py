@@ -51,6 +51,7 @@ class ViewDefinition:
         condition: its WHERE text over the stream's columns; `TRUE` where it has none.
         projection: (SQL text, output name or None where Spark names it) pairs, or None for `*`.
         number: which definition of its name it is, see `reporting/definitions`; matches carry it.
+        columns: those of the stream that the projection reads, which its matches are stored with; None: all.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ViewDefinition:
     condition: str
     projection: tuple[tuple[str, str | None], ...] | None
     number: int = 1
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +401,8 @@ def _judged_by(believed: Believed) -> dict[str, int]:
 
 
 def _text(view: ViewDefinition) -> Encoded:
-    return encoded({name: value for name, value in members(view).items() if name != "number"})
+    left_out = {"number"} if view.columns is not None else {"number", "columns"}
+    return encoded({name: value for name, value in members(view).items() if name not in left_out})
 
 
 def _window_document(window: RegisteredWindow) -> dict[str, Any]:
@@ -437,4 +440,6 @@ def _definitions(document: Mapping[str, Any]) -> dict[str, ViewDefinition]:
 def _definition(document: dict[str, object]) -> ViewDefinition:
     projection = document["projection"]
     pairs = None if projection is None else tuple((sql, name) for sql, name in projection)  # type: ignore[attr-defined]
-    return ViewDefinition(**{**document, "projection": pairs})  # type: ignore[arg-type]
+    columns = document.get("columns")
+    read = None if columns is None else tuple(columns)  # type: ignore[arg-type, var-annotated]
+    return ViewDefinition(**{**document, "projection": pairs, "columns": read})  # type: ignore[arg-type]

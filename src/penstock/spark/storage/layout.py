@@ -49,7 +49,7 @@ IDENTITY = "which checkpoint a folder belongs to"
 #: what the document is that names them, for messages
 _SPARK_FOLDERS = "the folders of Spark's checkpoints"
 #: version of both layouts; a checkpoint of another version is refused
-LAYOUT_VERSION = 8
+LAYOUT_VERSION = 9
 
 
 def is_of_log(kind: str) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.windows.arrival_steps import Steps
-from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, run_partition
+from penstock.spark.tasks.worker import REPORT_SCHEMA, Mask, Task, TaskContextData, TaskReport, run_partition
 
 #: columns in which a source that tolerates malformed records says what one was (BINARY; NULL for a
 #: good record), why it is malformed and which file or offset it came from
@@ -73,8 +72,8 @@ def batch_processor(
             return
         wide = batch if derived is None else derived.unpack(batch)
 
-        def tuples(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-            return batch.select(columns).filter(pa.array(mask))
+        def tuples(mask: Mask, wanted: Sequence[str]) -> pa.RecordBatch:
+            return batch.select(list(wanted)).filter(pa.array(mask))
 
         if ARRIVAL_STEP in batch.schema.names:
             steps = batch.column(ARRIVAL_STEP).to_numpy(zero_copy_only=False).astype(np.int8)

@@ -9,10 +9,8 @@ that its answer needs cannot be read, set aside whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -22,6 +20,7 @@ from penstock.operators.selection.pruning import CodeBounds, code_bounds, could_
 from penstock.spark.sessions.numbered_tasks import run_numbered
 from penstock.spark.tasks.parquet_files import RowGroup, RowGroupReader, UnreadableError, reason_of
 from penstock.spark.tasks.worker import (
+    Mask,
     SetAside,
     Task,
     TaskContextData,
@@ -110,8 +109,7 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
                 task.stage.observe_times(batch, task.steps_of(batch, group.step), arrived)
         return
     first = program.needed if is_matched else program.gathered
-    rest = [name for name in columns if name not in first]
-    late = _LateColumns(reader, columns, rest)
+    late = _LateColumns(reader)
     offset = 0
     for batch in reader.batches(first or [columns[0]], batch_rows):
         late.at(batch, offset)
@@ -121,49 +119,41 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
 
 
 class _LateColumns:
-    """Decodes the columns no query compares when a batch of the row group first has a match."""
+    """Decodes columns that no query compares when a batch of the row group first has a tuple that needs them."""
 
-    def __init__(self, reader: RowGroupReader, columns: Sequence[str], rest: Sequence[str]) -> None:
+    def __init__(self, reader: RowGroupReader) -> None:
         self._reader = reader
-        self._columns = columns
-        self._rest = list(rest)
-        self._read: pa.Table | None = None
+        self._read: dict[str, pa.ChunkedArray] = {}
 
     def at(self, batch: pa.RecordBatch, offset: int) -> None:
         """Moves to a batch that starts at a row of the row group."""
         self._batch = batch
         self._offset = offset
 
-    def tuples(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-        """The tuple's columns of the rows where the mask is true."""
-        rows = None if mask.all() else np.flatnonzero(mask)
-        matched = _plain(self._batch if rows is None else self._batch.take(pa.array(rows)))
-        if not self._rest:
-            return pa.record_batch(
-                [matched.column(name) for name in self._columns], names=list(self._columns)
-            )
-        if self._read is None:
-            self._read = self._reader.table(self._rest)
-        if rows is None:
-            late = self._read.slice(self._offset, len(mask)).combine_chunks()
-        else:
-            late = self._read.take(pa.array(rows + self._offset)).combine_chunks()
-        found: dict[str, Any] = {name: matched.column(name) for name in matched.schema.names}
-        for name in self._rest:
-            column = late.column(name)
-            found[name] = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        return pa.record_batch([found[name] for name in self._columns], names=list(self._columns))
+    def tuples(self, mask: Mask, columns: Sequence[str]) -> pa.RecordBatch:
+        """Some of the tuple's columns, of the rows where the mask is true."""
+        early = [name for name in columns if name in self._batch.schema.names]
+        missing = [name for name in columns if name not in early and name not in self._read]
+        if missing:
+            table = self._reader.table(missing)
+            self._read |= {name: table.column(name) for name in missing}
+        rows = None if mask.all() else pa.array(np.flatnonzero(mask))
+        batch = self._batch.select(early)
+        found = dict(zip(early, (batch if rows is None else batch.take(rows)).columns, strict=True))
+        for name in columns:
+            if name not in found:
+                late = self._read[name].slice(self._offset, len(mask))
+                found[name] = _whole(late if rows is None else late.take(rows))
+        return pa.record_batch([_plain(found[name]) for name in columns], names=list(columns))
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with its dictionaries as values."""
-    return pa.record_batch(
-        [
-            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-            for column in batch.columns
-        ],
-        names=batch.schema.names,
-    )
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column with the values of its dictionary, where it has one."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _bounds(

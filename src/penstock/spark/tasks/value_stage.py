@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -20,7 +18,15 @@ from penstock.operators.wire.value_decoder import Decoded
 from penstock.spark.tasks.dataframe_stage import ARRIVAL_STEP, ARRIVED, CORRUPT, ORIGIN, REASON
 from penstock.spark.tasks.json_stage import TIMESTAMP, arrivals_of_records, steps_of_records
 from penstock.spark.tasks.value_formats import ValueFormat
-from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
+from penstock.spark.tasks.worker import (
+    REPORT_SCHEMA,
+    Mask,
+    Task,
+    TaskContextData,
+    TaskReport,
+    Tuples,
+    partition_number,
+)
 
 #: bytes of a record that is too large that the quarantine keeps
 _KEPT_BYTES = 1_024
@@ -50,7 +56,7 @@ def run_raw_values(
         One report a task.
     """
     df.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(program.settings.batch_rows))
-    most, columns = program.settings.max_record_bytes, list(program.columns)
+    most = program.settings.max_record_bytes
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task(context, partition_number())
@@ -66,18 +72,16 @@ def run_raw_values(
             tuples = found.tuples if times is None else times.of(found.tuples)
             own = None if steps is None else steps_of_records(steps, batch)
             arrived = arrivals_of_records(batch)
-            task.process(tuples, _matched(tuples, columns), steps=own, arrived=arrived)
+            task.process(tuples, _matched(tuples), steps=own, arrived=arrived)
         yield task.report().row()
 
     rows = df.mapInArrow(stage, REPORT_SCHEMA).collect()
     return [pickle.loads(row.report) for row in rows]
 
 
-def _matched(
-    tuples: pa.RecordBatch, columns: Sequence[str]
-) -> Callable[[npt.NDArray[np.bool_]], pa.RecordBatch]:
-    def matched(mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-        return tuples.filter(pa.array(mask)).select(columns)
+def _matched(tuples: pa.RecordBatch) -> Tuples:
+    def matched(mask: Mask, columns: Sequence[str]) -> pa.RecordBatch:
+        return tuples.select(list(columns)).filter(pa.array(mask))
 
     return matched
 

@@ -10,7 +10,7 @@ import json
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,10 @@ _DICTIONARY_BYTES = 256 << 10
 TOO_LATE = "too late: all its windows are final and older than the history"
 #: how reasons begin that say what a user's function said: they are counted by its name and the type of the exception
 _RAISED = "function "
+
+Mask = npt.NDArray[np.bool_]
+#: gives some of the tuple's own columns, of the rows where the mask is true
+Tuples = Callable[[Mask, Sequence[str]], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +282,7 @@ class Task:
     def process(
         self,
         batch: pa.RecordBatch,
-        tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+        tuples: Tuples,
         *,
         is_matched: bool = True,
         steps: Steps | None = None,
@@ -288,7 +292,7 @@ class Task:
 
         Args:
             batch: at least the program's `needed` columns.
-            tuples: gives the tuple's own columns of the rows where the mask is true.
+            tuples: gives the rows where the mask is true.
             is_matched: see `MapStage.process`.
             steps: the tuples' arrival steps; None: all are of the last one.
             arrived: see `MapStage.process`.
@@ -302,14 +306,15 @@ class Task:
             return
         self._stage_runs(all_held=False)
         if self.stage.too_late is not None:
-            self._quarantine_late(tuples(self.stage.too_late))
+            self._quarantine_late(tuples(self.stage.too_late, self.stage.program.columns))
         if self.stage.raised:
             self._quarantine_raised(tuples, batch.num_rows)
         if not len(queries):
             return
         began = time.perf_counter_ns()
-        matched = tuples(mask)
-        name = queries_name(matched.schema.names)
+        program = self.stage.program
+        matched = tuples(mask, program.stored_columns)
+        name = queries_name(program.columns)
         columns, schema = [*matched.columns, queries], matched.schema
         schema = schema.append(pa.field(name, queries.type, nullable=False))
         definitions = self.stage.definitions(queries)
@@ -328,17 +333,17 @@ class Task:
     def _process_halves(
         self,
         batch: pa.RecordBatch,
-        tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch],
+        tuples: Tuples,
         steps: Steps | None,
         arrived: Ints | int | None,
     ) -> None:
         rows = batch.num_rows
         for first, last in ((0, rows // 2), (rows // 2, rows)):
 
-            def of_half(mask: npt.NDArray[np.bool_], first: int = first) -> pa.RecordBatch:
+            def of_half(mask: Mask, columns: Sequence[str], first: int = first) -> pa.RecordBatch:
                 whole = np.zeros(rows, np.bool_)
                 whole[first : first + len(mask)] = mask
-                return tuples(whole)
+                return tuples(whole, columns)
 
             own = None if steps is None else steps[first:last]
             when = arrived[first:last] if isinstance(arrived, np.ndarray) else arrived
@@ -370,15 +375,13 @@ class Task:
             pa.array([TOO_LATE] * len(records), pa.string()),
         )
 
-    def _quarantine_raised(
-        self, tuples: Callable[[npt.NDArray[np.bool_]], pa.RecordBatch], rows: int
-    ) -> None:
+    def _quarantine_raised(self, tuples: Tuples, rows: int) -> None:
         """Stages tuples at which users' functions raised, once for each call."""
         raised = sorted(self.stage.raised, key=lambda each: each.row)
         mask = np.zeros(rows, np.bool_)
         mask[[each.row for each in raised]] = True
         places = np.cumsum(mask) - 1
-        records = _records(tuples(mask))
+        records = _records(tuples(mask, self.stage.program.columns))
         self.quarantine(
             pa.array([records[places[each.row]] for each in raised], pa.binary()),
             pa.array([each.call for each in raised], pa.string()),
