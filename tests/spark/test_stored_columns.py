@@ -114,6 +114,15 @@ def test_rows_are_sparks_whatever_is_stored(
     assert sum(row.n for row in run.results("hours").collect()) == 120
 
 
+def test_a_list_without_columns_stores_none(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 8)
+    engine = engine_over(spark, tmp_path / "in").view("rule", "SELECT 1 AS one FROM t WHERE id < 6")
+    run = answer(engine, tmp_path / "out")
+    assert stored(tmp_path / "out") == [[]]
+    assert [row.one for row in run.results("rule").collect()] == [1] * 6
+    assert run.matches("t").count() == 6
+
+
 def test_a_list_that_reads_more_is_another_definition(spark: SparkSession, tmp_path: Path) -> None:
     def rule(text: str, number: int) -> Run:
         write(tmp_path / "in", number, 4)
