@@ -56,6 +56,8 @@ _HAVING = (
     "sum(n) / count(*) > 2",
     "count(DISTINCT name) > 1",
     "min(name) IS NOT NULL",
+    "sum(CAST(k AS DECIMAL(10, 2))) > 12.5 AND count(*) % 2 = 0",
+    "max(day) > DATE '2022-01-08' AND count(*) % 3 <> 0",
 )
 _BOUND = "r.ts BETWEEN l.ts - INTERVAL 2 SECONDS AND l.ts + INTERVAL 4 SECONDS"
 _PAIRS = f"SELECT l.*, r.n AS rn, r.ts AS rts FROM flights l JOIN weather r ON l.k = r.k AND {_BOUND}"

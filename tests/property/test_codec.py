@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.operators.windows.aggregates import FUNCTIONS, Parts
 from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.expressions import Derived
+from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.storage.codec import Codec
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
@@ -92,6 +93,22 @@ def programs(draw: st.DrawFn) -> WindowProgram:
     return WindowProgram(draw(LONGS), tuple(operators), draw(LONGS), draw(LONGS), draw(LONGS))
 
 
+SCALARS: st.SearchStrategy[Scalar] = st.recursive(
+    st.builds(ColumnValue, TEXTS, PLAIN, st.lists(st.integers(0, 9), max_size=2).map(tuple))
+    | st.builds(
+        Constant,
+        st.none()
+        | st.booleans()
+        | LONGS
+        | REALS
+        | TEXTS
+        | st.dates()
+        | st.decimals(allow_nan=False, allow_infinity=False),
+        PLAIN,
+    ),
+    lambda inner: st.builds(Computation, TEXTS, st.lists(inner, max_size=2).map(tuple), PLAIN),
+    max_leaves=4,
+)
 VIEWS = st.lists(
     st.builds(
         BoundWindow,
@@ -99,8 +116,9 @@ VIEWS = st.lists(
         st.lists(st.builds(Derived, TEXTS, TEXTS, TYPES, st.none() | TEXTS), max_size=2).map(tuple),
         st.none() | TEXTS,
         TYPES,
-        st.lists(st.builds(BoundOutput, TEXTS, TEXTS, TYPES), max_size=2).map(tuple),
+        st.lists(st.builds(BoundOutput, TEXTS, TEXTS, TYPES, st.none() | SCALARS), max_size=2).map(tuple),
         st.none() | TEXTS,
+        st.none() | SCALARS,
     ),
     max_size=2,
 ).map(tuple)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +25,12 @@ from penstock.spark.results import window_staging
 from penstock.spark.results.having import group_condition
 from penstock.spark.results.window_rows import make_results
 from penstock.spark.results.window_staging import ResultStage
+from penstock.spark.storage.codec import Codec
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
 
 MOMENT = pa.timestamp("us", "UTC")
+#: how a run stores what it has bound
+STORED = Codec(tuple[BoundWindow, ...])
 WINDOW = pa.struct([pa.field("start", MOMENT, nullable=False), pa.field("end", MOMENT, nullable=False)])
 KEYS = (("town", pa.string()), ("number", pa.int32()))
 AGGREGATES = {
@@ -74,6 +78,8 @@ COMPUTED = [
     "coalesce(_a2, 0) * 2 > 1",
     "length(concat(_k0, _a3)) > 2",
     "hour(_w.start) = 0 AND _a4",
+    "_a2 > 0 AND _a0 % 2 = 0",
+    "to_date(_w.start) < DATE '2026-01-01'",
 ]
 #: outputs that are, some of which raise
 OUTPUTS = [
@@ -147,7 +153,8 @@ def test_what_the_worker_computes_is_what_spark_computes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, having: str | None
 ) -> None:
     host = SparkExpressionHost(spark, StructType([]))
-    given = view(having, OUTPUTS, host)
+    bound = view(having, OUTPUTS, host)
+    (given,) = STORED.value(json.loads(json.dumps(STORED.document((bound,)))))
     assert having is None or given.having_tree is not None
     compare(spark, tmp_path, monkeypatch, given, having or "")
 

@@ -2,12 +2,17 @@
 
 A dataclass is an object of its fields, a tuple an array. A type is `{"$arrow": "..."}`: the Arrow IPC message of a
 schema with one column of it, in base64. That message is part of Arrow's format, which every later version reads, and
-says of a type all there is: precision, unit, zone, the names and nullability of nested fields.
+says of a type all there is: precision, unit, zone, the names and nullability of nested fields. Where a field takes any
+value, JSON does not tell a number of many digits or a day from a text: they are `{"$decimal": "..."}` and `{"$date": "..."}`.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from types import GenericAlias
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +22,7 @@ from pydantic_core import to_jsonable_python
 
 _Value = TypeVar("_Value")
 
-_TYPE = "$arrow"
+_TYPE, _DECIMAL, _DATE = "$arrow", "$decimal", "$date"
 
 
 class Codec(Generic[_Value]):
@@ -35,7 +40,7 @@ class Codec(Generic[_Value]):
 
     def document(self, value: _Value) -> Any:
         """A value as what `json` writes."""
-        return to_jsonable_python(value, fallback=_written)
+        return _written(value)
 
     def value(self, document: Any) -> _Value:
         """The value of a document.
@@ -47,11 +52,21 @@ class Codec(Generic[_Value]):
         return value
 
 
-def _written(kind: object) -> dict[str, str]:
-    if not isinstance(kind, pa.DataType):
-        raise TypeError(f"{type(kind).__name__} has no form on disk")
-    schema = pa.schema([("", kind)])
-    return {_TYPE: base64.b64encode(schema.serialize().to_pybytes()).decode()}
+def _written(value: object) -> Any:
+    if is_dataclass(value):
+        return {each.name: _written(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_written(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, pa.DataType):
+        schema = pa.schema([("", value)])
+        return {_TYPE: base64.b64encode(schema.serialize().to_pybytes()).decode()}
+    if isinstance(value, Decimal):
+        return {_DECIMAL: str(value)}
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return {_DATE: value.isoformat()}
+    return to_jsonable_python(value)
 
 
 def _with_types(document: Any) -> Any:
@@ -59,6 +74,11 @@ def _with_types(document: Any) -> Any:
         return [_with_types(each) for each in document]
     if not isinstance(document, dict):
         return document
-    if document.keys() == {_TYPE}:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document[_TYPE]))).field(0).type
+    match document:
+        case {"$arrow": str(text)}:
+            return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type
+        case {"$decimal": str(text)}:
+            return Decimal(text)
+        case {"$date": str(text)}:
+            return date.fromisoformat(text)
     return {name: _with_types(each) for name, each in document.items()}
