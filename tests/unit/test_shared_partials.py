@@ -177,15 +177,16 @@ def test_pairs_of_sets_add_up_as_they_are_listed() -> None:
         }
     )
     for pairs in spreading._portions(table, sets, ["key"]):
+        rows, cells = pairs.listed
         sums, listed = np.zeros(pairs.count), np.zeros(pairs.count)
         pairs.add(table.column("real").to_numpy(), sums)
-        add_up(table.column("real").to_numpy(), pairs.rows, pairs.cells, listed)
+        add_up(table.column("real").to_numpy(), rows, cells, listed)
         # to the last digit: both add in the same order
         assert sums.tolist() == listed.tolist()
-        cells = pairs.cells_of(table, ["key"])
-        assert len(set(map(str, cells.to_pylist()))) == pairs.count
-        assert cells.column("key").take(pa.array(pairs.cells)).to_pylist() == (
-            table.column("key").take(pa.array(pairs.rows)).to_pylist()
+        keys = pairs.cells_of(table, ["key"])
+        assert len(set(map(str, keys.to_pylist()))) == pairs.count
+        assert keys.column("key").take(pa.array(cells)).to_pylist() == (
+            table.column("key").take(pa.array(rows)).to_pylist()
         )
 
 

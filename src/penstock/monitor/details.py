@@ -227,24 +227,24 @@ def _refreshed(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  not in the answer yet: {behind}"
 
 
-def _union(name: str, view: Mapping[str, Any]) -> Iterator[str]:
-    parts = [f"UNION ALL {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
+def _heading(kind: str, name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    """What is told of a view with a lane of its own."""
+    parts = [f"{kind} {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
     if view.get("behind_seconds") is not None:
         parts.append(f"{roughly(view['behind_seconds'])} behind")
     yield " | ".join(parts)
     if view.get("dropped"):
         yield f"  dropped at {clock(view['dropped'])}; its rows remain"
-    elif behind := not_joined(view):
+
+
+def _union(name: str, view: Mapping[str, Any]) -> Iterator[str]:
+    yield from _heading("UNION ALL", name, view)
+    if not view.get("dropped") and (behind := not_joined(view)):
         yield f"  not copied yet: {behind}"
 
 
 def _join(name: str, view: Mapping[str, Any]) -> Iterator[str]:
-    parts = [f"join view {name} of {', '.join(view['streams'])}: {counted(view['rows'], 'row')}"]
-    if view.get("behind_seconds") is not None:
-        parts.append(f"{roughly(view['behind_seconds'])} behind")
-    yield " | ".join(parts)
-    if view.get("dropped"):
-        yield f"  dropped at {clock(view['dropped'])}; its rows remain"
+    yield from _heading("join view", name, view)
     if view.get("raised"):
         yield f"  a condition failed: {counted(view['raised'], 'joined row')} left out"
     if view.get("withdrawn"):

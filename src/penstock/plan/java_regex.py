@@ -84,12 +84,22 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`part`, at least `least` and at most `most` times; None: without a bound."""
+    """`part`, at least `least` and at most `most` times; None: without a bound. `part` is no `Group`."""
 
     part: Node
     least: int
     most: int | None
     lazy: bool
+
+    @property
+    def quantifier(self) -> str:
+        """As Java, `re` and RE2 write it."""
+        bounds = (
+            str(self.least)
+            if self.least == self.most
+            else f"{self.least},{'' if self.most is None else self.most}"
+        )
+        return f"{{{bounds}}}{'?' if self.lazy else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +110,31 @@ class Lookahead:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a pair of parentheses captures, counted from 1 by their opening ones."""
+    """What a pair of parentheses captures, counted from 1 by their opening ones; only `regexp_extract` reads it."""
 
     part: Node
     number: int
 
 
-#: `Group` is in trees of `parse_groups` alone
 Node = Characters | Position | Sequence | Choice | Repeat | Lookahead | Group
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """The syntax tree of a pattern whose groups nobody reads.
+    """The syntax tree of a pattern.
 
     Raises:
         UnprovenError: the pattern is outside the subset, or invalid.
     """
-    return _parsed(text, _Parser(text))
-
-
-def parse_groups(text: str) -> tuple[Node, int]:
-    """The syntax tree of a pattern with its groups, and how many it has.
-
-    Raises:
-        UnprovenError: the pattern is outside the subset, or invalid.
-    """
-    parser = _Parser(text, has_groups=True)
-    return _parsed(text, parser), parser.groups
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnprovenError("half of a surrogate pair") from None
+    parser = _Parser(text)
+    tree = parser.choice()
+    if parser.place < len(text):
+        raise UnprovenError("a parenthesis that nothing opens")
+    return tree
 
 
 def translated(text: str) -> re.Pattern[str]:
@@ -154,23 +161,11 @@ def tests_words(node: Node) -> bool:
 # ------------------------------------------------------------------------------------------------ parsing
 
 
-def _parsed(text: str, parser: _Parser) -> Node:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UnprovenError("half of a surrogate pair") from None
-    tree = parser.choice()
-    if parser.place < len(text):
-        raise UnprovenError("a parenthesis that nothing opens")
-    return tree
-
-
 class _Parser:
-    def __init__(self, text: str, *, has_groups: bool = False) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
         self.place = 0
         self.folds = self.dot_is_any = False
-        self.has_groups = has_groups
         #: groups that were opened
         self.groups = 0
 
@@ -252,8 +247,7 @@ class _Parser:
     def captured(self) -> Node:
         self.groups += 1
         number = self.groups
-        part = self.grouped()
-        return Group(part, number) if self.has_groups else part
+        return Group(self.grouped(), number)
 
     def grouped(self) -> Node:
         part = self.choice()
@@ -281,6 +275,8 @@ class _Parser:
         lazy = self.take("?")
         if self.text[self.place : self.place + 1] in ("*", "+", "?", "{"):
             raise UnprovenError("a quantifier of a quantifier")
+        while isinstance(part, Group):
+            part = part.part
         if isinstance(part, Position | Lookahead):
             raise UnprovenError("a quantifier of a position")
         if most is None and _may_be_empty(part):
@@ -400,19 +396,15 @@ def _written(node: Node) -> str:
         case Position(place):
             return place.value
         case Sequence(parts):
-            return "".join(
-                f"(?:{_written(part)})" if isinstance(part, Choice) else _written(part) for part in parts
-            )
+            return "".join(map(_written, parts))
         case Choice(branches):
-            return "|".join(map(_written, branches))
+            return f"(?:{'|'.join(map(_written, branches))})"
         case Lookahead(part, negative):
             return f"(?{'!' if negative else '='}{_written(part)})"
         case Group(part):
-            return f"({_written(part)})"
-        case Repeat(part, least, most, lazy):
-            inner = _written(part) if isinstance(part, Characters) else f"(?:{_written(part)})"
-            bounds = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
-            return f"{inner}{bounds}{'?' if lazy else ''}"
+            return _written(part)
+        case Repeat(part):
+            return f"(?:{_written(part)}){node.quantifier}"
 
 
 def _written_class(ranges: Ranges) -> str:

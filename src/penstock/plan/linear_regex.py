@@ -36,10 +36,8 @@ _ACCEPTED = 0
 def needs_linear_search(node: Node) -> bool:
     """Whether a part with choices is repeated, so that backtracking may try exponentially many ways."""
     match node:
-        case Sequence(parts):
+        case Sequence(parts) | Choice(parts):
             return any(map(needs_linear_search, parts))
-        case Choice(branches):
-            return any(map(needs_linear_search, branches))
         case Lookahead(part) | Group(part):
             return needs_linear_search(part)
         case Repeat(part, _, most):

@@ -22,11 +22,12 @@ from penstock.plan.java_regex import (
     Repeat,
     Sequence,
     UnprovenError,
-    parse_groups,
+    parse,
 )
 
 #: RE2's own bound
 _MOST = 1_000
+_CAPTURED = "?P<found>"
 
 
 @lru_cache(maxsize=1024)
@@ -40,13 +41,13 @@ def re2_pattern(text: str, group: int) -> str:
     Raises:
         UnprovenError: the pattern is outside the subset, or has no such group.
     """
-    tree, groups = parse_groups(text)
-    if not 0 <= group <= groups:
-        raise UnprovenError("no such group")
-    return _written(Group(tree, 0), group)
+    written = _written(Group(parse(text), 0), group)
+    if _CAPTURED not in written:
+        raise UnprovenError("no such group, or one within a repetition")
+    return written
 
 
-def _written(node: Node, group: int) -> str:
+def _written(node: Node, group: int | None) -> str:
     match node:
         case Characters(ranges):
             return _class(ranges)
@@ -57,28 +58,13 @@ def _written(node: Node, group: int) -> str:
         case Choice(branches):
             return f"(?:{'|'.join(_written(branch, group) for branch in branches)})"
         case Group(part, number):
-            return f"({'?P<found>' if number == group else '?:'}{_written(part, group)})"
-        case Repeat(part, least, most, lazy):
+            return f"({_CAPTURED if number == group else '?:'}{_written(part, group)})"
+        case Repeat(part, least, most):
             if max(least, most or 0) > _MOST:
                 raise UnprovenError("more repetitions than RE2 takes")
-            if _has(part, group):
-                raise UnprovenError("a group within a repetition")
-            bounds = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
-            return f"(?:{_written(part, group)}){bounds}{'?' if lazy else ''}"
+            return f"(?:{_written(part, None)}){node.quantifier}"
         case _:
             raise UnprovenError("what RE2 has not")
-
-
-def _has(node: Node, group: int) -> bool:
-    match node:
-        case Group(part, number):
-            return number == group or _has(part, group)
-        case Sequence(parts) | Choice(parts):
-            return any(_has(part, group) for part in parts)
-        case Repeat(part):
-            return _has(part, group)
-        case _:
-            return False
 
 
 def _class(ranges: Ranges) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.plan.java_regex import Characters, Choice, Node, Repeat, Sequence, both_cases, parse
+from penstock.plan.java_regex import Characters, Choice, Group, Node, Repeat, Sequence, both_cases, parse
 
 #: so many copies of a repeated character are written out
 _COPIES = 64
@@ -51,6 +51,8 @@ def _pieces(node: Node) -> Iterator[str | tuple[str, ...]]:
                 yield character.lower() if character.isascii() else character
             else:
                 yield ()
+        case Group(part):
+            yield from _pieces(part)
         case Sequence(parts):
             for part in parts:
                 yield from _pieces(part)

@@ -8,7 +8,6 @@ import json
 import sys
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from penstock.errors import ConnectionFailedError
@@ -103,9 +102,7 @@ class StandaloneCluster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _has_workers(self, least: int) -> bool:

@@ -7,10 +7,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import urlsplit
+
+from penstock_lab.servers.http_server import LoopbackHttpServer
 
 #: what is done to a request: nothing, an answer 503, no connection, an answer that is lost although the request was carried out
 PASS, REFUSED, DROPPED, REPLY_LOST = "pass", "503", "dropped", "reply lost"
@@ -24,7 +25,7 @@ _ANSWERS = {
 }
 
 
-class FaultProxy:
+class FaultProxy(LoopbackHttpServer):
     """Forwards HTTP requests to a server.
 
     Args:
@@ -46,24 +47,12 @@ class FaultProxy:
         self.bytes_in = self.bytes_out = 0
         self._target = urlsplit(endpoint).netloc
         self._guard = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        super().__init__(self._handler())
 
     @property
     def endpoint(self) -> str:
         """The address of the proxy."""
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return self.url
 
     def first(self, fault: str, matches: Callable[[str, str], bool], times: int = 1) -> None:
         """Does something to the first requests that match, and passes all others."""

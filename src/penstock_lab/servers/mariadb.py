@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from penstock.errors import ConnectionFailedError
@@ -30,9 +29,14 @@ class MariaDBServer:
     Args:
         data: folder for its files and log.
 
+    Attributes:
+        user, password: who may write.
+
     Raises:
         ConnectionFailedError: MariaDB is not installed.
     """
+
+    user, password = _OWNER, _PASSWORD
 
     def __init__(self, data: Path) -> None:
         self.port = free_port()
@@ -57,16 +61,6 @@ class MariaDBServer:
         """The address of the database for its JDBC driver, without user and password."""
         return f"jdbc:mariadb://{LOOPBACK}:{self.port}/{_DATABASE}"
 
-    @property
-    def user(self) -> str:
-        """Who may write."""
-        return _OWNER
-
-    @property
-    def password(self) -> str:
-        """The password of that user."""
-        return _PASSWORD
-
     def start(self) -> Self:
         """Start the server, with a new database where it has none, and wait until it answers.
 
@@ -85,9 +79,7 @@ class MariaDBServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _initialize(self) -> None:

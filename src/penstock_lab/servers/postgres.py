@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from penstock.errors import ConnectionFailedError, PenstockError
@@ -31,9 +30,14 @@ class PostgresServer:
         data: folder for its files and log.
         port: TCP port on 127.0.0.1; a free one by default.
 
+    Attributes:
+        user, password: who owns the database.
+
     Raises:
         ConnectionFailedError: PostgreSQL is not installed.
     """
+
+    user, password = _OWNER, _PASSWORD
 
     def __init__(self, data: Path, port: int | None = None) -> None:
         self.port = port or free_port()
@@ -54,16 +58,6 @@ class PostgresServer:
     def url(self) -> str:
         """The address of the database, without user and password."""
         return f"postgresql://{LOOPBACK}:{self.port}/{_DATABASE}"
-
-    @property
-    def user(self) -> str:
-        """Who owns the database."""
-        return _OWNER
-
-    @property
-    def password(self) -> str:
-        """The password of the owner."""
-        return _PASSWORD
 
     @property
     def is_recorded(self) -> bool:
@@ -106,9 +100,7 @@ class PostgresServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def _initialize(self) -> None:

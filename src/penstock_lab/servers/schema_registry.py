@@ -8,10 +8,11 @@ import re
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from penstock_lab.servers.http_server import LoopbackHttpServer
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
 #: what the registry has not: subject, version, schema
@@ -35,7 +36,7 @@ class _Registered:
         return {"schema": self.text, **kind, **references}
 
 
-class SchemaRegistryServer:
+class SchemaRegistryServer(LoopbackHttpServer):
     """A registry in memory. Of Protobuf it takes and gives serialized FileDescriptorProtos in base 64, not their source.
 
     Args:
@@ -53,24 +54,7 @@ class SchemaRegistryServer:
         self._subjects: dict[str, list[_Registered]] = {}
         self._schemas: list[_Registered] = []
         self._guard = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        """The address."""
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._handler())
 
     def register(
         self, subject: str, text: str, kind: str = "AVRO", references: tuple[dict[str, Any], ...] = ()

@@ -197,7 +197,7 @@ class Parts:
         partials = partials.combine_chunks()
         codes = group_codes(partials, keys)
         own = partials.select(list(keys)).take(pa.array(first_rows(codes)))
-        return self.merge_pairs(own, partials, ListedPairs(np.arange(len(codes)), codes, own.num_rows))
+        return self.merge_pairs(own, partials, ListedPairs((np.arange(len(codes)), codes), own.num_rows))
 
     def merge_pairs(self, own: pa.Table, partials: pa.Table, pairs: Pairs) -> pa.Table:
         """One row for each cell: its keys, and the partials of the rows that belong to it, merged in the order of the pairs.
@@ -222,7 +222,8 @@ class Parts:
             column = extreme_of(function, name)
             merged = merged.append_column(column, extreme(partials.column(column), function, pairs))
         if self.moments or self.sketches:
-            repeated, cells = partials.take(pa.array(pairs.rows)), pairs.cells
+            rows, cells = pairs.listed
+            repeated = partials.take(pa.array(rows))
             for name in self.moments:
                 mean, squares = _merged_moments(repeated, cells, name)
                 merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)

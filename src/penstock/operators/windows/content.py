@@ -204,16 +204,6 @@ class _WindowPairs:
         self.count: int = number_window_cells(*self._ranges, self._no_cells, first_rows, cell_windows)
         self.first_rows, self.windows = first_rows[: self.count], cell_windows[: self.count]
 
-    @property
-    def rows(self) -> Longs:
-        """int64[pairs], the row of each."""
-        return self._listed[0]
-
-    @property
-    def cells(self) -> Longs:
-        """int64[pairs], the cell of each."""
-        return self._listed[1]
-
     def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Adds the value of each row to the sum of its cell, in order."""
         add_by_windows(values, *self._ranges, self._no_cells, sums)
@@ -223,7 +213,8 @@ class _WindowPairs:
         return np.full(self._groups, -1, np.int64)
 
     @cached_property
-    def _listed(self) -> tuple[Longs, Longs]:
+    def listed(self) -> tuple[Longs, Longs]:
+        """int64[pairs] each, the rows and their cells."""
         rows, cells = (np.empty(self._pairs, np.int64) for _ in range(2))
         list_window_pairs(*self._ranges, self._no_cells, rows, cells)
         return rows, cells

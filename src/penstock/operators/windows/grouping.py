@@ -56,15 +56,13 @@ class Pairs(Protocol):
 
     Attributes:
         count: of the cells.
-        rows, cells: int64[pairs], a row and its cell, in the order in which a cell's rows are merged.
+        listed: int64[pairs] each, the rows and their cells, in the order in which a cell's rows are merged.
     """
 
     @property
     def count(self) -> int: ...
     @property
-    def rows(self) -> Longs: ...
-    @property
-    def cells(self) -> Longs: ...
+    def listed(self) -> tuple[Longs, Longs]: ...
 
     def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Adds the value of each row to the sum of its cell, in order."""
@@ -74,13 +72,12 @@ class Pairs(Protocol):
 class ListedPairs:
     """`Pairs` that are listed."""
 
-    rows: Longs
-    cells: Longs
+    listed: tuple[Longs, Longs]
     count: int
 
     def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Adds the value of each row to the sum of its cell, in order."""
-        add_up(values, self.rows, self.cells, sums)
+        add_up(values, *self.listed, sums)
 
 
 def added(column: pa.ChunkedArray, pairs: Pairs, nothing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -100,7 +97,7 @@ def added(column: pa.ChunkedArray, pairs: Pairs, nothing: npt.NDArray[np.bool_] 
     whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
     words = np.frombuffer(whole.buffers()[1], np.uint64)[whole.offset * limbs :][: len(whole) * limbs]
     total = np.zeros((pairs.count, limbs), np.uint64)
-    add_limbs(words.reshape(-1, limbs), pairs.rows, pairs.cells, total)
+    add_limbs(words.reshape(-1, limbs), *pairs.listed, total)
     is_there = None if nothing is None else pa.array(~nothing).buffers()[1]
     return pa.Array.from_buffers(kind, pairs.count, [is_there, pa.py_buffer(total)])
 
@@ -113,7 +110,7 @@ def extreme(column: pa.ChunkedArray, function: str, pairs: Pairs) -> pa.Array:
         function: "min" or "max".
         pairs: see `added`.
     """
-    rows, cells, count = pairs.rows, pairs.cells, pairs.count
+    (rows, cells), count = pairs.listed, pairs.count
     if not pa.types.is_int64(column.type):
         listed = pa.table({"cell": cells, "value": column.take(pa.array(rows))})
         found = listed.group_by("cell", use_threads=False).aggregate([("value", function)])

@@ -101,16 +101,6 @@ class _SetPairs:
         own = table.select(list(keys)).take(pa.array(self._first_rows[: self.count]))
         return own.add_column(0, SELECTION, pa.array(self._selections[: self.count].copy()))
 
-    @property
-    def rows(self) -> Longs:
-        """int64[pairs], the row of each."""
-        return self._listed[0]
-
-    @property
-    def cells(self) -> Longs:
-        """int64[pairs], the cell of each."""
-        return self._listed[1]
-
     def add(self, values: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
         """Adds the value of each row to the sum of its cell, in order."""
         added = np.zeros(self._conditions, sums.dtype)
@@ -121,7 +111,8 @@ class _SetPairs:
         return np.full(self._conditions, -1, np.int64)
 
     @cached_property
-    def _listed(self) -> tuple[Longs, Longs]:
+    def listed(self) -> tuple[Longs, Longs]:
+        """int64[pairs] each, the rows and their cells."""
         order, _, numbers, starts, _ = self._rows
         pairs = int(np.diff(starts)[numbers[order]].sum())
         rows, cells = (np.empty(pairs, np.int64) for _ in range(2))

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 _CATALYST = "org.apache.spark.sql.catalyst.expressions."
-#: the most digits of a decimal
-MOST_DIGITS = 38
 #: expressions that are deeper are left to Spark: Python's stack has room for some hundreds
 MOST_DEPTH = 60
 
@@ -45,29 +43,6 @@ def names(tree: Node) -> Iterator[str]:
     yield tree.name
     for child in tree.children:
         yield from names(child)
-
-
-def digits(kind: str) -> tuple[int, int]:
-    """Digits before and after the point of `decimal(p,s)`."""
-    precision, scale = (int(part) for part in kind.removeprefix("decimal(").removesuffix(")").split(","))
-    return precision - scale, scale
-
-
-def exact_decimal(operation: str, left: str, right: str) -> str | None:
-    """The decimal type of a sum, difference or product; None where Spark may have to round, or the result does not fit.
-
-    Args:
-        operation: `Add`, `Subtract` or `Multiply`.
-        left, right: types such as `decimal(10,2)`.
-    """
-    (whole, fraction), (other_whole, other_fraction) = digits(left), digits(right)
-    if operation == "Multiply":
-        # Spark counts one digit more than the product can have
-        precision, scale = whole + fraction + other_whole + other_fraction + 1, fraction + other_fraction
-    else:
-        scale = max(fraction, other_fraction)
-        precision = max(whole, other_whole) + scale + 1
-    return f"decimal({precision},{scale})" if precision <= MOST_DIGITS else None
 
 
 def _tree(nodes: list[dict[str, Any]]) -> Node:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.spark.analysis.catalyst_trees import MOST_DEPTH, Node, digits, exact_decimal, projection
+from penstock.spark.analysis.catalyst_trees import MOST_DEPTH, Node, projection
+from penstock.spark.analysis.catalyst_types import FLOATING, TIMES, WIDTH, exact_decimal, is_among
 
 
 def _nodes(names: str) -> frozenset[str]:
@@ -46,9 +47,6 @@ _FLOATING_ARITHMETIC = frozenset(("Add", "Subtract", "Multiply", "UnaryMinus", "
 _EXACT = frozenset(("Add", "Subtract", "Multiply"))
 _DIVISIONS = frozenset(("Divide", "IntegralDivide", "Remainder", "Pmod"))
 
-_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_WIDTH = {name: rank for rank, name in enumerate(("byte", "short", "integer", "long", "float", "double"))}
-
 
 def raising(plan_json: str, expressions: Sequence[str]) -> list[bool]:
     """Whether each expression of a resolved projection may raise.
@@ -83,7 +81,7 @@ def _safe(node: Node, text: str) -> bool:
     kind = _type(node)
     if kind is not None and kind.startswith("decimal"):
         return node.name in _EXACT
-    return node.name in _FLOATING_ARITHMETIC and kind in ("float", "double")
+    return node.name in _FLOATING_ARITHMETIC and kind in FLOATING
 
 
 def _divides_by_a_number(node: Node) -> bool:
@@ -92,7 +90,7 @@ def _divides_by_a_number(node: Node) -> bool:
     while divisor.name == "Cast":
         (divisor,) = divisor.children
     value = divisor.fields.get("value") if divisor.name == "Literal" else None
-    if value is None or _type(node.children[1]) not in _WIDTH or _type(divisor) == "boolean":
+    if value is None or _type(node.children[1]) not in WIDTH or _type(divisor) == "boolean":
         return False
     # -1 is what the smallest whole number cannot be divided by; with a remainder it can
     return float(value) not in ((0.0, -1.0) if node.name == "IntegralDivide" else (0.0,))
@@ -125,22 +123,13 @@ def _safe_cast(value: Node, target: str) -> bool:
         return False
     if source == target or target == "string":
         return True
-    if source in _WIDTH and target in _WIDTH:
-        return _WIDTH[source] <= _WIDTH[target]
+    if source in WIDTH and target in WIDTH:
+        return WIDTH[source] <= WIDTH[target]
     if source == "boolean":
-        return target in _WIDTH
-    if source in ("timestamp", "timestamp_ntz"):
+        return target in WIDTH
+    if source in TIMES:
         return target == "date"
     if source.startswith("decimal") and target == "double":
         return True
-    if not target.startswith("decimal"):
-        return False
-    if source in _INTEGER_DIGITS:
-        literal = str(value.fields["value"]).lstrip("-") if value.name == "Literal" else None
-        whole, fraction = len(literal) if literal else _INTEGER_DIGITS[source], 0
-    elif source.startswith("decimal"):
-        whole, fraction = digits(source)
-    else:
-        return False
-    target_whole, target_fraction = digits(target)
-    return whole <= target_whole and fraction <= target_fraction
+    number = value.fields["value"] if value.name == "Literal" else None
+    return target.startswith("decimal") and is_among(source, target, number)

@@ -9,14 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.scalar_trees import Constant
-from penstock.spark.analysis.catalyst_trees import Node, digits, exact_decimal
+from penstock.spark.analysis.catalyst_trees import Node
+from penstock.spark.analysis.catalyst_types import FLOATING, TIMES, WHOLE, WIDTH, exact_decimal, is_among
 from penstock.spark.analysis.computable.typed import (
-    FLOATING,
-    TIMES,
     TYPES,
     UTC,
-    WHOLE,
-    WIDTH,
     Typed,
     arrow_type,
     call,
@@ -147,16 +144,8 @@ def _is_exact(value: Typed, target: str) -> bool:
         return not isinstance(value.tree, Constant)
     if source.startswith("decimal") and target == "double":
         return isinstance(value.tree, Constant)
-    if not target.startswith("decimal"):
-        return False
-    whole, fraction = digits(target)
-    if source in WHOLE:
-        number = value.tree.value if isinstance(value.tree, Constant) else None
-        return (len(str(number).lstrip("-")) if number is not None else WHOLE[source]) <= whole
-    if not source.startswith("decimal"):
-        return False
-    own_whole, own_fraction = digits(source)
-    return own_whole <= whole and own_fraction <= fraction
+    number = value.tree.value if isinstance(value.tree, Constant) else None
+    return target.startswith("decimal") and is_among(source, target, number)
 
 
 def _cast_constant(value: object, target: str) -> object:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.plan.scalar_trees import Computation, Constant, Scalar
-from penstock.spark.analysis.catalyst_trees import MOST_DIGITS, Node, digits
+from penstock.spark.analysis.catalyst_trees import Node
+from penstock.spark.analysis.catalyst_types import FLOATING, MOST_DIGITS, TIMES, WHOLE, digits
 
 TYPES: Mapping[str, pa.DataType] = MappingProxyType(
     {
@@ -29,12 +30,6 @@ TYPES: Mapping[str, pa.DataType] = MappingProxyType(
         "timestamp_ntz": pa.timestamp("us"),
     }
 )
-#: numbers by how many values they have
-WIDTH = {name: rank for rank, name in enumerate(("byte", "short", "integer", "long", "float", "double"))}
-#: whole numbers, with their digits
-WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-FLOATING = ("float", "double")
-TIMES = ("timestamp", "timestamp_ntz")
 UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "UCT", "Etc/UCT", "Zulu", "Universal")
 #: dates until then are written by another calendar
 _LAST_JULIAN_YEAR = 1582
