@@ -66,7 +66,7 @@ class GroupingColumns:
                 raise call.error(SqlError, message)
             return self.name, end
         if len(given) != 1 or given[0] not in self.spelled:
-            message = "grouping() takes one grouping expression, written as in GROUP BY."
+            message = "grouping() takes one grouping expression. Write the expression itself, not its alias."
             raise call.error(SqlError, message)
         bit = 1 << (len(self.spelled) - 1 - self.spelled.index(given[0]))
         # of what workers compute: the bit as a number of Spark's type
