@@ -190,7 +190,9 @@ class Splitter(Cursor):
     def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
         """The hints and the token ranges of the SELECT list; moves past FROM."""
         if self.kind() is TokenType.WITH:
-            raise self._unsupported("WITH", instead="make each of its queries a view, with CREATE VIEW before this one")
+            raise self._unsupported(
+                "WITH", instead="make each of its queries a view, with CREATE VIEW before this one"
+            )
         if self.kind() in (TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
             raise self._unsupported("This form of query")
         if not self.accept(TokenType.SELECT):
