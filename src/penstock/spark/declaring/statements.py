@@ -399,6 +399,7 @@ class Declaring:
             isinstance(query, SelectQuery)
             and query.projection is None
             and not query.conditions
+            and query.inner is None
             and query.source.upper() in staged.spelled
         ):
             view = staged.view_name(query.source)

@@ -215,7 +215,7 @@ class ViewBinding:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
-            if isinstance(query, WindowQuery) and query.inner is not None:
+            if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
                 inner[query.source] = query.inner, query.inner_text
                 query = replace(query, inner=None, inner_text="")
             written[known_as] = (query, text)

@@ -15,6 +15,7 @@ from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, token_kinds
 from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, Item, parse_tree, refuse
+from penstock.sql.text.query import parse_input
 
 ALLOWED_JOIN = (
     "Allowed in a join view: SELECT scalar expressions FROM a JOIN b ON condition [JOIN c ON condition ...] WHERE condition. "
@@ -120,10 +121,12 @@ class _JoinSplitter(VersionSplitter):
         """The name of an input and its alias."""
         if self.kind() is TokenType.LATERAL:
             raise self._unsupported("LATERAL")
+        self.within = ()
         source, clause, alias = self._source()
+        inner = parse_input(self.script, self.within) if self.within else None
         if alias is None and self.tokens[self.position - 1].token_type is TokenType.ALIAS:
             alias = self.name("A name")
-        return JoinSource(source, alias or source, clause)
+        return JoinSource(source, alias or source, clause, inner=inner)
 
     def _joined(self, before: Sequence[JoinSource]) -> JoinSource:
         """The next input, from JOIN to the end of its condition."""

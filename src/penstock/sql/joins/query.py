@@ -64,6 +64,7 @@ class JoinSource:
         on: the condition after ON, by which it is joined with the inputs before it.
         using: the names after USING.
         word: how it is joined.
+        inner: the selection in parentheses that `source` is a name for; None: that of a table or view, or it is flattened.
         below: the selection that `source` stands for, over a table; None for a table.
         member: of IN what is tested; `on` is then the condition after WHERE of its query, or None.
         match: the condition after MATCH_CONDITION of an ASOF JOIN.
@@ -80,6 +81,7 @@ class JoinSource:
     member: Membership | None = None
     match: Clause | None = None
     moment: Clause | None = None
+    inner: SelectQuery | None = None
 
     @property
     def relation(self) -> str:

@@ -11,13 +11,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import MisplacedAggregateError, SqlError
 from penstock.sql.joins.parsing import is_join, parse_join_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
+from penstock.sql.script.common_tables import refuse_inlined, with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.parts import Parts, split_query
-from penstock.sql.text.query import SelectQuery, parse_selection
+from penstock.sql.text.query import SelectQuery, parse_input, parse_selection
 from penstock.sql.unions.parsing import is_union, named_in_from, parse_union, union_in_from, whole
 from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
@@ -60,10 +61,12 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     """Parses the tokens of one query of a script; raises as `parse_query`."""
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
+    tokens = with_inlined(script, tokens)
     refuse_other_dialects(script, tokens)
     if is_union(tokens):
         return parse_union(script, tokens, partial(parse_tokens, aggregates=aggregates))
     if not is_join(tokens) and (place := union_in_from(tokens)) is not None:
+        refuse_inlined(script, tokens[place[0] + 1 : place[1]])
         inner = parse_union(
             script, tokens[place[0] + 1 : place[1]], partial(parse_tokens, aggregates=aggregates)
         )
@@ -88,11 +91,17 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
         _refuse_in_where(script, [each for each in tokens if parts.where.start <= each.start < end], users)
     if parts.group_by is None and not _is_aggregation(parts):
         _refuse_aggregates(script, tokens, users, _NEEDED)
-        return parse_selection(parts)
+        selection = parse_selection(parts)
+        return (
+            replace(selection, inner=parse_tokens(script, parts.within, aggregates))
+            if parts.within
+            else selection
+        )
     # of LOSS without DEADLINE that is said
     if parts.hints.deadline_seconds is None and parts.hints.loss is None:
         _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
-    return parse_window_query(parts, users)
+    query = parse_window_query(parts, users)
+    return replace(query, inner=parse_input(script, parts.within)) if parts.within else query
 
 
 def _over(inner: UnionQuery, query: Query, clause: Clause) -> Query:
@@ -108,6 +117,7 @@ def _over_groups(
 ) -> WindowQuery | None:
     """A ranking or aggregation that has an aggregation in FROM; None: it is a selection."""
     own = tokens[place[0] + 1 : place[1]]
+    refuse_inlined(script, own)
     text = whole(script, own).text
     for token in (*tokens[: place[0]], *tokens[place[1] :]):
         if token.token_type is TokenType.HINT:

@@ -59,7 +59,12 @@ class SelectionShapes:
         """Remembers the shape of a selection, if one like it can be told by its shape; arguments as of `find`."""
         text = script[start:end]
         key = shape(text)
-        if key is None or len(query.conditions) != 1 or len(self._templates) >= _MAX_SHAPES:
+        if (
+            key is None
+            or query.inner is not None
+            or len(query.conditions) != 1
+            or len(self._templates) >= _MAX_SHAPES
+        ):
             return
         condition = query.conditions[0]
         first = condition.start - start

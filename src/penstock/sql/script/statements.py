@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from penstock.errors import InputError, SqlError
 from penstock.sql.joins.query import JoinQuery
@@ -247,7 +248,10 @@ class Script:
 def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
     """The names of the tables and views a query selects from, and where they were written."""
     if isinstance(query, JoinQuery):
-        return tuple((each.source, each.clause) for each in query.sources)
+        read = [
+            sources_of(each.inner) if each.inner else ((each.source, each.clause),) for each in query.sources
+        ]
+        return tuple(chain.from_iterable(read))
     if isinstance(query, RefreshedQuery):
         return query.sources
     if isinstance(query, UnionQuery):
@@ -256,6 +260,6 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
             for name, clause in sources_of(branch):
                 found.setdefault(name.upper(), (name, clause))
         return tuple(found.values())
-    if isinstance(query, WindowQuery) and query.inner is not None:
+    if query.inner is not None:
         return sources_of(query.inner)
     return ((query.source, query.source_clause),)

@@ -68,11 +68,11 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
         return replace(query, sources=tuple(_flat_source(source, views) for source in query.sources))
     if isinstance(query, UnionQuery):
         return replace(query, branches=tuple(_flat_branch(branch, views) for branch in query.branches))
-    inner: Query | None = query.inner if isinstance(query, WindowQuery) else None
-    inner = inner or views.get(query.source.upper())
+    inner: Query | None = query.inner or views.get(query.source.upper())
     if inner is None:
         return query
     below = flatten(_not_refreshed(inner, query.source, query.source_clause), views)
+    query = replace(query, inner=None)
     if isinstance(below, JoinQuery):
         if isinstance(query, SelectQuery):
             return replace(below, selected=(*below.selected, query))
@@ -119,12 +119,12 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
 
 
 def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
-    inner = views.get(source.source.upper())
+    inner = source.inner or views.get(source.source.upper())
     if inner is None:
         return source
     below = flatten(_not_refreshed(inner, source.source, source.clause), views)
     if isinstance(below, SelectQuery):
-        return replace(source, below=below)
+        return replace(source, inner=None, below=below)
     kind = {JoinQuery: "join view", UnionQuery: "UNION ALL"}.get(type(below), "window view")
     message = f"{source.source} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message)

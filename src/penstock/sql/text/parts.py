@@ -16,7 +16,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.cursor import Cursor
 from penstock.sql.text.grouping import GroupBy, read_group_by
 from penstock.sql.text.hints import Hints, parse_hints
-from penstock.sql.text.lexing import NESTING, is_call, parse_expression
+from penstock.sql.text.lexing import NESTING, closing, is_call, parse_expression
 
 ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
@@ -40,6 +40,8 @@ ALLOWED_OVER_A_WINDOW = (
     "w.start or w.end."
 )
 INSTEAD_OF_A_SUBQUERY = "make it a view, or JOIN the static table"
+#: the name of a query in FROM
+SUBQUERY = "subquery"
 
 #: words that a join begins with
 JOINS = {
@@ -112,6 +114,7 @@ class Parts:
         group_by_keyword: where `GROUP BY` was written.
         having: the condition on groups, if any.
         distinct: where `DISTINCT` was written, if it was.
+        within: the tokens of the query that FROM has in parentheses; (): it has a name.
     """
 
     source: str
@@ -124,6 +127,7 @@ class Parts:
     group_by_keyword: Clause | None
     having: Clause | None
     distinct: Clause | None = None
+    within: tuple[Token, ...] = ()
 
 
 def split_query(script: str, tokens: Sequence[Token]) -> Parts:
@@ -186,14 +190,12 @@ class Splitter(Cursor):
         self.qualifier = ""
         self.allowed = allowed
         self.distinct: Clause | None = None
+        #: the tokens of the newest query in FROM, see `Parts.within`
+        self.within: tuple[Token, ...] = ()
 
     def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
         """The hints and the token ranges of the SELECT list; moves past FROM."""
-        if self.kind() is TokenType.WITH:
-            raise self._unsupported(
-                "WITH", instead="make each of its queries a view, with CREATE VIEW before this one"
-            )
-        if self.kind() in (TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
+        if self.kind() in (TokenType.WITH, TokenType.L_PAREN, TokenType.FROM, TokenType.VALUES):
             raise self._unsupported("This form of query")
         if not self.accept(TokenType.SELECT):
             raise self.expected("SELECT")
@@ -234,6 +236,7 @@ class Splitter(Cursor):
             keyword,
             None if having is None else self._clause(*having),
             self.distinct,
+            self.within,
         )
 
     def _unsupported(self, what: str, yet: str = " yet", instead: str = "") -> UnsupportedError:
@@ -275,10 +278,11 @@ class Splitter(Cursor):
 
     def _source(self) -> tuple[str, Clause, str | None]:
         if self.kind() is TokenType.L_PAREN:
-            raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
-        start, end = self.place()
-        name = self.name("the name of a table or view")
-        clause = Clause(self.script[start:end], self.script, start)
+            name, clause = self._query_in_from()
+        else:
+            start, end = self.place()
+            name = self.name("the name of a table or view")
+            clause = Clause(self.script[start:end], self.script, start)
         if self.kind() is TokenType.DOT:
             raise self._unsupported("A name with a catalog or schema")
         alias = None
@@ -288,6 +292,17 @@ class Splitter(Cursor):
             alias = following.text
             self.position += 1
         return name, clause, alias
+
+    def _query_in_from(self) -> tuple[str, Clause]:
+        """Moves past a query in parentheses; a name for it, and where it was written."""
+        first = self.position
+        end = closing(self.tokens, first)
+        if end is None or self.kind(1) is not TokenType.SELECT:
+            raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
+        self.within = tuple(self.tokens[first + 1 : end])
+        self.position = end + 1
+        token = self.tokens[first]
+        return SUBQUERY, Clause(self.script[token.start : self.tokens[end].end + 1], self.script, token.start)
 
     def _tail(self) -> dict[TokenType, tuple[int, int]]:
         """Token ranges of what follows WHERE, GROUP BY and HAVING."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError
+from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.lexing import name_of, tokenize
-from penstock.sql.text.parts import ALLOWED, ALLOWED_WINDOW, INSTEAD_OF_A_SUBQUERY, Item, Parts, refuse
+from penstock.sql.text.parts import (
+    ALLOWED,
+    ALLOWED_WINDOW,
+    INSTEAD_OF_A_SUBQUERY,
+    Item,
+    Parts,
+    refuse,
+    split_query,
+)
 
 _CONSTANTS = (TokenType.TRUE, TokenType.FALSE, TokenType.NULL)
 _GROUPED = "needs GROUP BY window(...), because a stream never ends"
@@ -71,6 +81,7 @@ class SelectQuery:
             is selected where all of them are true.
         projection: the SELECT list; None for `*` alone.
         hints: Penstock's hints.
+        inner: the query in FROM, a `statements.Query`, that `source` is a name for; None: that of a table or view, or it is flattened.
     """
 
     source: str
@@ -78,6 +89,7 @@ class SelectQuery:
     conditions: tuple[Clause, ...] = ()
     projection: tuple[Output, ...] | None = None
     hints: Hints = field(default_factory=Hints)
+    inner: Any = None
 
     @property
     def where(self) -> str | None:
@@ -105,6 +117,25 @@ def parse_selection(parts: Parts) -> SelectQuery:
     star = len(outputs) == 1 and outputs[0].is_star
     where = () if parts.where is None else (parts.where,)
     return SelectQuery(parts.source, parts.source_clause, where, None if star else outputs, parts.hints)
+
+
+def parse_input(script: str, tokens: Sequence[Token]) -> SelectQuery:
+    """Reads the selection that an input of a join or aggregation is.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of the query.
+
+    Raises:
+        UnsupportedError: it aggregates, or is no selection otherwise.
+    """
+    parts = split_query(script, tokens)
+    for clause in (parts.group_by_keyword, parts.having, parts.distinct):
+        if clause is not None:
+            message = f"A query that aggregates is not supported here yet; {INSTEAD_OF_A_SUBQUERY}. {ALLOWED}"
+            raise clause.error(UnsupportedError, message)
+    query = parse_selection(parts)
+    return replace(query, inner=parse_input(script, parts.within)) if parts.within else query
 
 
 def _output(item: Item) -> Output:

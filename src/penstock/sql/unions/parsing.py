@@ -90,8 +90,8 @@ def named_in_from(
         place: see `union_in_from`.
         named: gives the name by the text.
     """
-    first, last = tokens[place[0]], tokens[place[1]]
-    name = named(whole(script, tokens[place[0] + 1 : place[1]]).text)
+    first, last, own = tokens[place[0]], tokens[place[1]], tokens[place[0] + 1 : place[1]]
+    name = named(whole(script, own).text)
     token = Token(TokenType.VAR, name, first.line, first.col, first.start, last.end, [])
     return [*tokens[: place[0]], token, *tokens[place[1] + 1 :]]
 

@@ -23,6 +23,7 @@ from penstock.sql.text.lexing import (
     tokenize,
 )
 from penstock.sql.text.parts import UNSUPPORTED, Item, Parts, split_query, unqualified
+from penstock.sql.text.query import parse_input
 from penstock.sql.unions.parsing import named_in_from
 from penstock.sql.windows.aggregate_calls import is_aggregate
 from penstock.sql.windows.group_expressions import Column, columns_of
@@ -163,6 +164,7 @@ class _Ranking:
                 None if lists[1] is None else condition,
             ),
             hints=hints,
+            inner=parse_input(self.script, parts.within) if parts.within else None,
         )
 
 
