@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,8 +11,6 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.cursor import Cursor
 from penstock.sql.text.lexing import closing, name_of
 
-#: what a name of a table follows
-_BEFORE_SOURCES = (TokenType.FROM, TokenType.JOIN)
 #: tokens that a query of many names, each reading the one before twice, may become
 _MOST_TOKENS = 50_000
 
@@ -72,14 +70,14 @@ def refuse_inlined(script: str, tokens: Sequence[Token]) -> None:
 
 def _inlined(script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[Token]]) -> Sequence[Token]:
     found: list[Token] = []
+    sources = set(_sources(tokens))
     for position, token in enumerate(tokens):
         name = name_of(token)
         query = known.get(name.upper()) if name is not None else None
         following = tokens[position + 1] if position + 1 < len(tokens) else None
         if (
             query is None
-            or position == 0
-            or tokens[position - 1].token_type not in _BEFORE_SOURCES
+            or position not in sources
             or (following is not None and following.token_type is TokenType.DOT)
         ):
             found.append(token)
@@ -96,3 +94,22 @@ def _inlined(script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[
             message = "The queries of WITH become too long. Make those that are read several times views of their own."
             raise UnsupportedError(message, script, token.start, token.end + 1)
     return found
+
+
+def _sources(tokens: Sequence[Token]) -> Iterator[int]:
+    """The places behind JOIN, and behind FROM where it is a clause: `extract(hour FROM ts)` and `IS DISTINCT FROM` have none."""
+    #: of each open parenthesis, the innermost last: whether a SELECT is in it whose FROM is still to come
+    awaits = [False]
+    for position, token in enumerate(tokens):
+        match token.token_type:
+            case TokenType.L_PAREN:
+                awaits.append(False)
+            case TokenType.R_PAREN:
+                awaits.pop()
+            case TokenType.SELECT:
+                awaits[-1] = True
+            case TokenType.FROM if awaits[-1] and tokens[position - 1].token_type is not TokenType.DISTINCT:
+                awaits[-1] = False
+                yield position + 1
+            case TokenType.JOIN:
+                yield position + 1
