@@ -36,7 +36,7 @@ VIEWS = {
     "ranked": "WITH a AS (SELECT id, city, qty FROM t WHERE id > 3) SELECT city, id FROM "
     "(SELECT *, row_number() OVER (PARTITION BY city ORDER BY qty DESC, id) AS r FROM a) WHERE r <= 2",
     "from_within": "WITH ts AS (SELECT id, ts, city FROM t WHERE qty > 1), city AS (SELECT * FROM t) "
-    "SELECT extract(minute FROM ts) AS m, city IS DISTINCT FROM city AS same, trim(BOTH 'R' FROM city) AS c FROM ts WHERE city IS DISTINCT FROM 'Bern'",
+    "SELECT extract(minute FROM ts) AS m, (city IS DISTINCT FROM city) AS same, trim(BOTH 'R' FROM city) AS c FROM ts WHERE city IS DISTINCT FROM 'Bern'",
     "unread": "WITH a AS (SELECT id FROM t), b AS (SELECT city FROM t) SELECT count(*) AS n FROM b",
 }
 
