@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 import tarfile
 import tempfile
+import zlib
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -163,7 +166,23 @@ def unpack(archive: Path, folder: Path) -> Sample:
             path.write_bytes(content.replace(before, now))
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    for path in folder.rglob("ledger.db"):
+        _move_ledger(path, before, now)
     return Sample(folder, said["views"], said["dropped"], said["later"], said["files"])
+
+
+def _move_ledger(path: Path, before: bytes, now: bytes) -> None:
+    """Puts another path into the documents of a ledger, with checksums as `SqliteLedger` has them."""
+    with closing(sqlite3.connect(path)) as ledger, ledger:
+        rows = ledger.execute("SELECT key, crc, document FROM documents").fetchall()
+        for key, crc, document in rows:
+            content = document if isinstance(document, bytes) else document.encode()
+            if before not in content:
+                continue
+            moved = content.replace(before, now)
+            checksum = zlib.crc32(moved, zlib.crc32(key))
+            ledger.execute("UPDATE documents SET crc = ?, document = ? WHERE key = ?", (checksum, moved, key))
+            ledger.execute("UPDATE writer SET crc_sum = crc_sum + ?", (checksum - crc,))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,20 @@ VIEWS = {
     "united": "WITH a AS (SELECT id AS i FROM t WHERE qty = 1) SELECT i FROM a UNION ALL SELECT i + 1000 AS i FROM a WHERE i > 5",
     "ranked": "WITH a AS (SELECT id, city, qty FROM t WHERE id > 3) SELECT city, id FROM "
     "(SELECT *, row_number() OVER (PARTITION BY city ORDER BY qty DESC, id) AS r FROM a) WHERE r <= 2",
+    "deep": "SELECT m FROM (SELECT max(n) AS m FROM (SELECT city, count(*) AS n FROM t GROUP BY city)) WHERE m > 2",
+    "with_groups": "WITH a AS (SELECT city FROM t WHERE qty > 1), g AS (SELECT city, count(*) AS n FROM a GROUP BY city) "
+    "SELECT city, n FROM g WHERE n > 3",
+    "with_union": "WITH a AS (SELECT city FROM t WHERE qty > 1), u AS (SELECT city FROM a UNION ALL SELECT city FROM t) "
+    "SELECT city FROM u WHERE city <> 'Rome'",
+    "of_union": "SELECT city, n FROM (SELECT city, count(*) AS n FROM (SELECT city FROM t UNION ALL SELECT city FROM t) GROUP BY city) WHERE n > 3",
+    "keyword": "WITH date AS (SELECT id FROM t WHERE qty > 1), first AS (SELECT id + 1 AS i FROM date) SELECT first.i FROM first WHERE i > 4",
+    "qualified": "WITH a AS (SELECT * FROM t WHERE id > 3) SELECT city, qty FROM a "
+    "QUALIFY row_number() OVER (PARTITION BY city ORDER BY qty DESC, id) <= 2",
+    "over_qualified": "WITH r AS (SELECT city, id FROM t QUALIFY row_number() OVER (PARTITION BY city ORDER BY id) <= 1) SELECT city FROM r",
+    "two_unnamed": "SELECT c FROM (SELECT city AS c, id AS i, ts AS a FROM t) JOIN (SELECT city AS d, id AS j, ts AS b FROM t WHERE id > 2) "
+    "ON i = j AND a = b",
+    "as_of": "WITH b AS (SELECT id AS k, qty AS q, ts AS u FROM t WHERE qty > 1) "
+    "SELECT t.id, b.q FROM t ASOF JOIN b MATCH_CONDITION (t.ts >= b.u) ON t.id = b.k",
     "from_within": "WITH ts AS (SELECT id, ts, city FROM t WHERE qty > 1), city AS (SELECT * FROM t) "
     "SELECT extract(minute FROM ts) AS m, (city IS DISTINCT FROM city) AS same, trim(BOTH 'R' FROM city) AS c FROM ts WHERE city IS DISTINCT FROM 'Bern'",
     "unread": "WITH a AS (SELECT id FROM t), b AS (SELECT city FROM t) SELECT count(*) AS n FROM b",
@@ -78,10 +92,14 @@ def test_rows_are_sparks(spark: SparkSession, engine: Engine, tmp_path: Path) ->
     run.stop()
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
     spark.sql(LARGE).createOrReplaceTempView("large")
-    for name, text in VIEWS.items():
-        found, wanted = run.results(name), spark.sql(text)
-        assert counted(found.select(*wanted.columns)) == counted(wanted), name
-        assert counted(wanted), name
+    spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
+    try:
+        for name, text in VIEWS.items():
+            found, wanted = run.results(name), spark.sql(text)
+            assert counted(found.select(*wanted.columns)) == counted(wanted), name
+            assert counted(wanted), name
+    finally:
+        spark.conf.unset("spark.sql.join.asofJoin.enabled")
 
 
 def test_what_a_query_in_from_reads_is_there_first(engine: Engine) -> None:
@@ -117,6 +135,16 @@ def test_what_a_query_in_from_reads_is_there_first(engine: Engine) -> None:
             "A query in parentheses is expected behind a",
             "SELECT",
         ),
+        (
+            "WITH b AS (SELECT id FROM t), c AS (SELECT id ids idx FROM t) SELECT id FROM b",
+            "This is not an expression",
+            "idx",
+        ),
+        (
+            "SELECT city, count(*) AS n FROM (SELECT city FROM kept WHERE n > 1) GROUP BY city",
+            "over a query in FROM that reads kept, whose rows are a stream of their own",
+            "(SELECT city FROM kept WHERE n > 1)",
+        ),
         ("WITH a AS (SELECT id FROM t)", "SELECT is expected behind the queries of WITH", ")"),
         (
             "SELECT l.id FROM t l JOIN (SELECT city, count(*) AS n FROM t GROUP BY city) r ON l.city = r.city",
@@ -132,6 +160,7 @@ def test_what_a_query_in_from_reads_is_there_first(engine: Engine) -> None:
     ],
 )
 def test_mistakes_are_where_they_were_written(engine: Engine, text: str, message: str, place: str) -> None:
+    engine.view("kept", "SELECT city, count(*) AS n FROM t GROUP BY city")
     with pytest.raises(InputError, match=message) as raised:
         engine.view("v", text)
     error = raised.value

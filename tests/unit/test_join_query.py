@@ -376,7 +376,7 @@ def test_scripts_know_the_inputs_of_joins() -> None:
         ("SELECT k FROM a JOIN b USING (k) ORDER BY k", "ORDER BY", "ORDER BY is not supported yet"),
         ("SELECT k FROM a JOIN b ON a.k = b.k LIMIT 3", "LIMIT", "LIMIT is not supported yet"),
         ("SELECT DISTINCT k FROM a JOIN b USING (k)", "DISTINCT", "DISTINCT is not supported yet"),
-        ("SELECT k FROM a JOIN (SELECT 1) b USING (k)", "(", "A subquery is not supported yet"),
+        ("SELECT k FROM a JOIN (VALUES (1)) b USING (k)", "(", "A subquery is not supported yet"),
         ("SELECT k FROM a JOIN b ON a.k IN (SELECT 1)", "SELECT", "A subquery is not supported yet"),
         ("SELECT sum(k) OVER () FROM a JOIN b USING (k)", "sum(k) OVER ()", "supported"),
         ("SELECT k FROM a JOIN b ON max(a.k) > b.k", "max(a.k) > b.k", "An aggregate function"),

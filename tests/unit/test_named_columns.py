@@ -21,7 +21,7 @@ ALWAYS = "größe"
         (["`at time`"], ["at time"]),
         (["`A``B`"], ["a`b"]),
         (["1st"], ["1st"]),
-        (["1 * 2"], []),
+        (["1 * 2", "(1) * (2)", "m[1] * -1", "id * id"], ["id"]),
         (["id -- url\n"], ["id", "url"]),
     ],
 )
@@ -39,6 +39,13 @@ def test_columns_that_a_list_names(items: list[str], read: list[str]) -> None:
         "IDENTIFIER('u' || 'rl')",
         "identifier ('url')",
         "*",
+        "struct(/* all */ *)",
+        "to_json(struct(-- all\n *))",
+        "struct(ALL *)",
+        "struct(DISTINCT *)",
+        "map('a', /**/*)",
+        "f(a => *)",
+        "IDENTIFIER /* x */ ('url')",
     ],
 )
 def test_what_may_stand_for_any_column(item: str) -> None:

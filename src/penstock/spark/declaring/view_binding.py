@@ -215,10 +215,7 @@ class ViewBinding:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
-            if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
-                inner[query.source] = query.inner, query.inner_text
-                query = replace(query, inner=None, inner_text="")
-            written[known_as] = (query, text)
+            written[known_as] = (_apart(query, inner), text)
         return {name: each for name, each in inner.items() if name not in staged.views} | written
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
@@ -340,6 +337,16 @@ def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
         return place, rows_schema(inner, source, stream.source, stream.host)
     assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
     return JOINS.name, joined_columns(view.definition)
+
+
+def _apart(query: Query, found: dict[str, tuple[Query, str]]) -> Query:
+    """A query with the names of the queries in FROM that are views of their own; these are added, with their texts."""
+    if isinstance(query, SelectQuery) and query.inner is not None:
+        return replace(query, inner=_apart(query.inner, found))
+    if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
+        found[query.source] = _apart(query.inner, found), query.inner_text
+        return replace(query, inner=None, inner_text="")
+    return query
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

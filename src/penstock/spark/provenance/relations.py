@@ -83,7 +83,7 @@ class Relation:
         if lacking := lacking_columns(views, self.name, self.schema.fieldNames()):
             raise InputError(
                 f"Some tuples of {self.name} in {place} have no {', '.join(lacking)}: a results folder has the columns that its "
-                "selections read. Name a folder or file with stored tuples."
+                "selections read and have read. Name a folder or file with stored tuples."
             )
 
     def read(self, spark: SparkSession) -> DataFrame:

@@ -8,6 +8,7 @@ apart by their operator or lane. See docs/decisions/0039.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from penstock.errors import SqlError
@@ -38,12 +39,14 @@ def numbered(entry: Entry, known: Entry | None) -> dict[str, Any]:
     """
     others = [] if known is None else list(all_definitions(known))
     same = next((each for each in others if _has_rows_of(each, entry)), None)
+    told = {name: value for name, value in entry.items() if name != OTHERS}
     if same is None:
         number = 1 + max(map(number_of, others), default=0)
     else:
         others.remove(same)
         number = number_of(same)
-    told = {name: value for name, value in entry.items() if name != OTHERS}
+        if is_selection(entry):
+            told["columns"] = _all_columns(same.get("columns"), entry.get("columns"))
     return {**told, NUMBER: number, **({OTHERS: others} if others else {})}
 
 
@@ -69,13 +72,10 @@ def is_selection(entry: Entry) -> bool:
 
 
 def stored_columns(views: Mapping[str, Entry], stream: str) -> set[str] | None:
-    """The columns of a stream that some selection on it reads or has read; None: all."""
-    found: set[str] = set()
-    for columns in _read_columns(views, stream):
-        if columns is None:
-            return None
-        found.update(columns)
-    return found
+    """The columns of a stream that some selection on it reads or has read; None: all, or there is none."""
+    read = list(_read_columns(views, stream))
+    known = [each for each in read if each is not None]
+    return set(chain.from_iterable(known)) if known and len(known) == len(read) else None
 
 
 def lacking_columns(views: Mapping[str, Entry], stream: str, columns: Sequence[str]) -> list[str]:
@@ -101,10 +101,21 @@ def _has_rows_of(one: Entry, other: Entry) -> bool:
     if is_selection(one) and is_selection(other):
         return (
             one.get("stream") == other.get("stream")
-            and _has_columns(one.get("columns"), other.get("columns"))
+            and (_listed(one) == _listed(other) or _has_columns(one.get("columns"), other.get("columns")))
             and (one.get("condition") == other.get("condition") or _spelt(one) == _spelt(other))
         )
     return is_selection(one) == is_selection(other) and one.get("id") == other.get("id")
+
+
+def _listed(entry: Entry) -> list[tuple[str, ...]] | None:
+    """The SELECT list of a selection."""
+    projection = entry["projection"]
+    return None if projection is None else [tuple(each) for each in projection]
+
+
+def _all_columns(one: Sequence[str] | None, other: Sequence[str] | None) -> list[str] | None:
+    """What a definition stores whose SELECT list has changed, so that it is still the same if the change is taken back."""
+    return None if one is None or other is None else list(dict.fromkeys([*one, *other]))
 
 
 def _has_columns(stored: Sequence[str] | None, read: Sequence[str] | None) -> bool:

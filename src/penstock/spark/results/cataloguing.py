@@ -60,8 +60,10 @@ class CatalogWriter:
             if isinstance(definition, ViewDefinition):
                 before = known["views"].get(name)
                 entry = numbered({**members(definition), "stream": stream}, before)
-                if entry["number"] != definition.number:
-                    found[name] = replace(definition, number=entry["number"])
+                columns = entry["columns"]
+                stored = None if columns is None else tuple(columns)
+                if (entry["number"], stored) != (definition.number, definition.columns):
+                    found[name] = replace(definition, number=entry["number"], columns=stored)
                 if before is None or _stored_as(before) != _stored_as(entry):
                     self._set(name, entry)
         if self._is_changed:

@@ -74,6 +74,8 @@ def _with_types(document: Any) -> Any:
         return [_with_types(each) for each in document]
     if not isinstance(document, dict):
         return document
+    if len(document) != 1:
+        return {name: _with_types(each) for name, each in document.items()}
     match document:
         case {"$arrow": str(text)}:
             return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type

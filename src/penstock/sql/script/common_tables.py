@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -15,7 +15,9 @@ from penstock.sql.text.lexing import closing, name_of
 _MOST_TOKENS = 50_000
 
 
-def with_inlined(script: str, tokens: Sequence[Token]) -> Sequence[Token]:
+def with_inlined(
+    script: str, tokens: Sequence[Token], check: Callable[[Sequence[Token]], object]
+) -> Sequence[Token]:
     """The tokens of a query without WITH: its queries stand in parentheses where FROM and JOIN name them.
 
     Each token keeps the place where it was written; what is put around a query has that of the name.
@@ -23,6 +25,7 @@ def with_inlined(script: str, tokens: Sequence[Token]) -> Sequence[Token]:
     Args:
         script: the text the tokens come from.
         tokens: those of a query.
+        check: raises what is wrong with a query, for those that nothing reads.
 
     Raises:
         SqlError: WITH is not written as Spark reads it.
@@ -34,6 +37,7 @@ def with_inlined(script: str, tokens: Sequence[Token]) -> Sequence[Token]:
     if cursor.word() == "RECURSIVE":
         raise UnsupportedError("WITH RECURSIVE is not supported.", script, *cursor.place())
     known: dict[str, Sequence[Token]] = {}
+    read: set[str] = set()
     while True:
         place = cursor.place()
         name = cursor.name("the name of a query")
@@ -48,13 +52,16 @@ def with_inlined(script: str, tokens: Sequence[Token]) -> Sequence[Token]:
         end = closing(tokens, cursor.position) if cursor.kind() is TokenType.L_PAREN else None
         if end is None:
             raise SqlError(f"A query in parentheses is expected behind {name}.", script, *cursor.place())
-        known[name.upper()] = _inlined(script, tokens[cursor.position + 1 : end], known)
+        known[name.upper()] = _inlined(script, tokens[cursor.position + 1 : end], known, read)
         cursor.position = end + 1
         if not cursor.accept(TokenType.COMMA):
             break
     if cursor.kind() is not TokenType.SELECT:
         raise SqlError("SELECT is expected behind the queries of WITH.", script, *cursor.place())
-    return _inlined(script, tokens[cursor.position :], known)
+    inlined = _inlined(script, tokens[cursor.position :], known, read)
+    for name in known.keys() - read:
+        check(known[name])
+    return inlined
 
 
 def refuse_inlined(script: str, tokens: Sequence[Token]) -> None:
@@ -68,7 +75,10 @@ def refuse_inlined(script: str, tokens: Sequence[Token]) -> None:
         raise UnsupportedError(message, script, tokens[0].start, tokens[0].end + 1)
 
 
-def _inlined(script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[Token]]) -> Sequence[Token]:
+def _inlined(
+    script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[Token]], read: set[str]
+) -> Sequence[Token]:
+    """Some tokens with queries in the place of their names, which are added to those that are read."""
     found: list[Token] = []
     sources = set(_sources(tokens))
     for position, token in enumerate(tokens):
@@ -82,18 +92,23 @@ def _inlined(script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[
         ):
             found.append(token)
             continue
+        assert name is not None, "it has a query"
+        read.add(name.upper())
         around = (token.line, token.col, token.start, token.end)
         found += [Token(TokenType.L_PAREN, "(", *around), *query, Token(TokenType.R_PAREN, ")", *around)]
-        if following is None or following.token_type not in (
-            TokenType.ALIAS,
-            TokenType.VAR,
-            TokenType.IDENTIFIER,
-        ):
-            found.append(token)
+        if not _is_alias(following):
+            found.append(Token(TokenType.IDENTIFIER, name, *around))
         if len(found) > _MOST_TOKENS:
             message = "The queries of WITH become too long. Make those that are read several times views of their own."
             raise UnsupportedError(message, script, token.start, token.end + 1)
     return found
+
+
+def _is_alias(token: Token | None) -> bool:
+    """Whether a token behind the name of a table is the name that the query calls it by, or AS."""
+    if token is None or token.text.upper() == "MATCH_CONDITION":
+        return False
+    return token.token_type in (TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER)
 
 
 def _sources(tokens: Sequence[Token]) -> Iterator[int]:

@@ -15,12 +15,10 @@ from penstock.sql.script.common_tables import refuse_inlined, with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
-from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_input, parse_selection
 from penstock.sql.unions.parsing import is_union, named_in_from, parse_union, union_in_from, whole
-from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
 from penstock.sql.windows.query import WindowQuery, groups_name
@@ -61,24 +59,23 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     """Parses the tokens of one query of a script; raises as `parse_query`."""
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
-    tokens = with_inlined(script, tokens)
+    tokens = with_inlined(script, tokens, partial(parse_tokens, script, aggregates=aggregates))
     refuse_other_dialects(script, tokens)
     if is_union(tokens):
         return parse_union(script, tokens, partial(parse_tokens, aggregates=aggregates))
     if not is_join(tokens) and (place := union_in_from(tokens)) is not None:
-        refuse_inlined(script, tokens[place[0] + 1 : place[1]])
-        inner = parse_union(
-            script, tokens[place[0] + 1 : place[1]], partial(parse_tokens, aggregates=aggregates)
-        )
-        return _over(
-            inner,
-            parse_tokens(script, named_in_from(script, tokens, place), aggregates),
-            whole(script, tokens),
-        )
+        own = tokens[place[0] + 1 : place[1]]
+        inner = parse_union(script, own, partial(parse_tokens, aggregates=aggregates))
+        query = parse_tokens(script, named_in_from(script, tokens, place), aggregates)
+        if isinstance(query, SelectQuery):
+            return replace(inner, clause=whole(script, tokens), selected=(*inner.selected, query))
+        assert isinstance(query, WindowQuery), "joins are read without it"
+        refuse_inlined(script, own)
+        return replace(query, inner=inner, inner_text=inner.clause.text)
     if not is_join(tokens) and (place := groups_in_from(tokens)) is not None:
-        query = _over_groups(script, tokens, place, aggregates)
-        if query is not None:
-            return query
+        over_groups = _over_groups(script, tokens, place, aggregates)
+        if over_groups is not None:
+            return over_groups
     if is_ranking(tokens):
         return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}
@@ -100,16 +97,8 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     # of LOSS without DEADLINE that is said
     if parts.hints.deadline_seconds is None and parts.hints.loss is None:
         _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
-    query = parse_window_query(parts, users)
-    return replace(query, inner=parse_input(script, parts.within)) if parts.within else query
-
-
-def _over(inner: UnionQuery, query: Query, clause: Clause) -> Query:
-    """A query that has a UNION ALL in FROM."""
-    if isinstance(query, SelectQuery):
-        return replace(inner, clause=clause, selected=(*inner.selected, query))
-    assert isinstance(query, WindowQuery), "joins are read without it"
-    return replace(query, inner=inner, inner_text=inner.clause.text)
+    aggregation = parse_window_query(parts, users)
+    return replace(aggregation, inner=parse_input(script, parts.within)) if parts.within else aggregation
 
 
 def _over_groups(
@@ -117,7 +106,6 @@ def _over_groups(
 ) -> WindowQuery | None:
     """A ranking or aggregation that has an aggregation in FROM; None: it is a selection."""
     own = tokens[place[0] + 1 : place[1]]
-    refuse_inlined(script, own)
     text = whole(script, own).text
     for token in (*tokens[: place[0]], *tokens[place[1] :]):
         if token.token_type is TokenType.HINT:
@@ -126,6 +114,7 @@ def _over_groups(
     query = parse_tokens(script, named_in_from(script, tokens, place, groups_name), aggregates)
     if not isinstance(query, WindowQuery):
         return None
+    refuse_inlined(script, own)
     inner = parse_tokens(script, own, aggregates)
     assert isinstance(inner, WindowQuery), "it has GROUP BY"
     return replace(query, inner=inner, inner_text=text)

@@ -72,6 +72,17 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
     if inner is None:
         return query
     below = flatten(_not_refreshed(inner, query.source, query.source_clause), views)
+    if (
+        isinstance(query, WindowQuery)
+        and isinstance(query.inner, SelectQuery)
+        and not isinstance(below, SelectQuery)
+    ):
+        read = query.inner.source
+        message = (
+            f"An aggregation or ranking over a query in FROM that reads {read}, whose rows are a stream of their own, is not "
+            "supported yet. Make that query a view."
+        )
+        raise query.source_clause.error(UnsupportedError, message)
     query = replace(query, inner=None)
     if isinstance(below, JoinQuery):
         if isinstance(query, SelectQuery):
@@ -126,7 +137,8 @@ def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
     if isinstance(below, SelectQuery):
         return replace(source, inner=None, below=below)
     kind = {JoinQuery: "join view", UnionQuery: "UNION ALL"}.get(type(below), "window view")
-    message = f"{source.source} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
+    name = source.source if source.inner is None else source.inner.source
+    message = f"{name} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message)
 
 
@@ -138,7 +150,8 @@ def _flat_branch(branch: SelectQuery | UnionQuery, views: Mapping[str, Query]) -
     kind, place = "join" if isinstance(below, JoinQuery) else "window", branch.source_clause
     if isinstance(below, WindowQuery) and below.is_running:
         kind = "running"
-    message = f"{branch.source} is a {kind} view; a UNION ALL cannot read it yet. {ALLOWED_UNION}"
+    name = branch.source if branch.inner is None else branch.inner.source
+    message = f"{name} is a {kind} view; a UNION ALL cannot read it yet. {ALLOWED_UNION}"
     raise place.error(UnsupportedError, message)
 
 

@@ -40,8 +40,7 @@ ALLOWED_OVER_A_WINDOW = (
     "w.start or w.end."
 )
 INSTEAD_OF_A_SUBQUERY = "make it a view, or JOIN the static table"
-#: the name of a query in FROM
-SUBQUERY = "subquery"
+
 
 #: words that a join begins with
 JOINS = {
@@ -302,7 +301,9 @@ class Splitter(Cursor):
         self.within = tuple(self.tokens[first + 1 : end])
         self.position = end + 1
         token = self.tokens[first]
-        return SUBQUERY, Clause(self.script[token.start : self.tokens[end].end + 1], self.script, token.start)
+        # each of a text has another
+        name = f"subquery_{token.start}"
+        return name, Clause(self.script[token.start : self.tokens[end].end + 1], self.script, token.start)
 
     def _tail(self) -> dict[TokenType, tuple[int, int]]:
         """Token ranges of what follows WHERE, GROUP BY and HAVING."""

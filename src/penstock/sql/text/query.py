@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
-from penstock.sql.text.lexing import name_of, tokenize
+from penstock.sql.text.lexing import name_of, outer, tokenize
 from penstock.sql.text.parts import (
     ALLOWED,
     ALLOWED_WINDOW,
@@ -127,8 +127,12 @@ def parse_input(script: str, tokens: Sequence[Token]) -> SelectQuery:
         tokens: those of the query.
 
     Raises:
-        UnsupportedError: it aggregates, or is no selection otherwise.
+        UnsupportedError: it aggregates, is a UNION ALL, or no selection otherwise.
     """
+    for _, token in outer(tokens):
+        if token.token_type is TokenType.UNION:
+            message = f"A UNION ALL is not supported here yet; {INSTEAD_OF_A_SUBQUERY}. {ALLOWED}"
+            raise UnsupportedError(message, script, token.start, token.end + 1)
     parts = split_query(script, tokens)
     for clause in (parts.group_by_keyword, parts.having, parts.distinct):
         if clause is not None:

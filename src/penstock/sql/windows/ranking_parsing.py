@@ -60,9 +60,10 @@ def is_ranking(tokens: Sequence[Token]) -> bool:
     if any(token.token_type is TokenType.QUALIFY for _, token in outer(tokens)):
         return True
     place = query_in_from(tokens)
-    return place is not None and any(
-        token.token_type is TokenType.OVER for _, token in outer(tokens[place[0] + 1 : place[1]])
-    )
+    if place is None:
+        return False
+    kinds = {token.token_type for _, token in outer(tokens[place[0] + 1 : place[1]])}
+    return TokenType.OVER in kinds and TokenType.QUALIFY not in kinds
 
 
 def parse_ranking(script: str, tokens: Sequence[Token]) -> WindowQuery:
@@ -73,7 +74,7 @@ def parse_ranking(script: str, tokens: Sequence[Token]) -> WindowQuery:
         SqlError: what is no query of Spark, or hints that do not go with it.
     """
     place = query_in_from(tokens)
-    if place is None:
+    if place is None or any(token.token_type is TokenType.QUALIFY for _, token in outer(tokens)):
         return _Qualified(script, tokens).query()
     return _Nested(script, tokens, place).query()
 
