@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import InputError
+from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
 
@@ -110,58 +110,42 @@ def test_what_a_query_in_from_reads_is_there_first(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "place"),
+    ("marked", "message"),
     [
+        ("WITH a AS (SELECT «idd» FROM t) SELECT * FROM a", "Column idd does not exist; did you mean id?"),
+        ("WITH a AS (SELECT id FROM t) SELECT «town» FROM a", "Column town does not exist"),
+        ("WITH a AS (SELECT id FROM «nowhere») SELECT * FROM a", "Stream or view nowhere does not exist"),
+        ("WITH «RECURSIVE» a AS (SELECT 1) SELECT * FROM a", "WITH RECURSIVE is not supported"),
+        ("WITH a«(»x) AS (SELECT id FROM t) SELECT x FROM a", "Names of columns behind a are not supported"),
+        ("WITH a AS (SELECT id FROM t), «A» AS (SELECT 1) SELECT * FROM a", "two queries of the name A"),
+        ("WITH a AS «SELECT» id FROM t SELECT * FROM a", "A query in parentheses is expected behind a"),
         (
-            "WITH a AS (SELECT idd FROM t) SELECT * FROM a",
-            "Column idd does not exist; did you mean id?",
-            "idd",
-        ),
-        ("WITH a AS (SELECT id FROM t) SELECT town FROM a", "Column town does not exist", "town"),
-        (
-            "WITH a AS (SELECT id FROM nowhere) SELECT * FROM a",
-            "Stream or view nowhere does not exist",
-            "nowhere",
-        ),
-        ("WITH RECURSIVE a AS (SELECT 1) SELECT * FROM a", "WITH RECURSIVE is not supported", "RECURSIVE"),
-        (
-            "WITH a(x) AS (SELECT id FROM t) SELECT x FROM a",
-            "Names of columns behind a are not supported",
-            "(",
-        ),
-        ("WITH a AS (SELECT id FROM t), A AS (SELECT 1) SELECT * FROM a", "two queries of the name A", "A"),
-        (
-            "WITH a AS SELECT id FROM t SELECT * FROM a",
-            "A query in parentheses is expected behind a",
-            "SELECT",
-        ),
-        (
-            "WITH b AS (SELECT id FROM t), c AS (SELECT id ids idx FROM t) SELECT id FROM b",
+            "WITH b AS (SELECT id FROM t), c AS (SELECT id ids «idx» FROM t) SELECT id FROM b",
             "This is not an expression",
-            "idx",
         ),
         (
-            "SELECT city, count(*) AS n FROM (SELECT city FROM kept WHERE n > 1) GROUP BY city",
+            "SELECT city, count(*) AS n FROM «(SELECT city FROM kept WHERE n > 1)» GROUP BY city",
             "over a query in FROM that reads kept, whose rows are a stream of their own",
-            "(SELECT city FROM kept WHERE n > 1)",
         ),
-        ("WITH a AS (SELECT id FROM t)", "SELECT is expected behind the queries of WITH", ")"),
+        ("WITH a AS (SELECT id FROM t«)»", "SELECT is expected behind the queries of WITH"),
         (
-            "SELECT l.id FROM t l JOIN (SELECT city, count(*) AS n FROM t GROUP BY city) r ON l.city = r.city",
+            "SELECT l.id FROM t l JOIN (SELECT city, count(*) AS n FROM t «GROUP BY» city) r ON l.city = r.city",
             "A query that aggregates is not supported here yet",
-            "GROUP BY",
         ),
         (
-            "WITH a AS (SELECT city FROM t), u AS (SELECT city FROM a UNION ALL SELECT city FROM a) "
+            "WITH a AS (SELECT city FROM t), u AS («SELECT» city FROM a UNION ALL SELECT city FROM a) "
             "SELECT city, count(*) AS n FROM u GROUP BY city",
             "in FROM that reads a query of WITH is not supported yet",
-            "SELECT",
         ),
     ],
 )
-def test_mistakes_are_where_they_were_written(engine: Engine, text: str, message: str, place: str) -> None:
+def test_mistakes_are_where_they_were_written(engine: Engine, marked: str, message: str) -> None:
     engine.view("kept", "SELECT city, count(*) AS n FROM t GROUP BY city")
     with pytest.raises(InputError, match=message) as raised:
-        engine.view("v", text)
+        engine.view("v", marked.replace("«", "").replace("»", ""))
     error = raised.value
-    assert error.text[error.start : error.end] == place  # type: ignore[attr-defined]
+    assert isinstance(error, SqlError)
+    assert (
+        f"{error.text[: error.start]}«{error.text[error.start : error.end]}»{error.text[error.end :]}"
+        == marked
+    )

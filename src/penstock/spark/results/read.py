@@ -62,7 +62,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: b
     rows = _all_matches(spark, layout, catalog, stream)
     stored = stored_columns(catalog["views"], stream)
     if stored is not None:
-        unread = {*stored_schema(catalog["streams"][stream]).fieldNames()} - set(stored)
+        unread = {*stored_schema(catalog["streams"][stream]).fieldNames()} - stored
         rows = rows.select(*(quoted(name) for name in rows.columns if name not in unread))
     if all_definitions:
         return rows.withColumn(DEFINITIONS, _definitions(_queries_of(rows)))

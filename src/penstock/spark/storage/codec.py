@@ -9,7 +9,7 @@ value, JSON does not tell a number of many digits or a day from a text: they are
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -69,18 +69,21 @@ def _written(value: object) -> Any:
     return to_jsonable_python(value)
 
 
+def _type_of(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type
+
+
+#: how a value is read, by its only member
+_READ: dict[str, Callable[[str], Any]] = {_TYPE: _type_of, _DECIMAL: Decimal, _DATE: date.fromisoformat}
+
+
 def _with_types(document: Any) -> Any:
     if isinstance(document, list):
         return [_with_types(each) for each in document]
     if not isinstance(document, dict):
         return document
-    if len(document) != 1:
-        return {name: _with_types(each) for name, each in document.items()}
-    match document:
-        case {"$arrow": str(text)}:
-            return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type
-        case {"$decimal": str(text)}:
-            return Decimal(text)
-        case {"$date": str(text)}:
-            return date.fromisoformat(text)
+    if len(document) == 1:
+        ((name, text),) = document.items()
+        if name in _READ and isinstance(text, str):
+            return _READ[name](text)
     return {name: _with_types(each) for name, each in document.items()}

@@ -132,8 +132,9 @@ class _LateColumns:
 
     def tuples(self, mask: Mask, columns: Sequence[str]) -> pa.RecordBatch:
         """Some of the tuple's columns, of the rows where the mask is true."""
-        early = [name for name in columns if name in self._batch.schema.names]
-        missing = [name for name in columns if name not in early and name not in self._read]
+        decoded = set(self._batch.schema.names)
+        early = [name for name in columns if name in decoded]
+        missing = [name for name in columns if name not in decoded and name not in self._read]
         if missing:
             table = self._reader.table(missing)
             self._read |= {name: table.column(name) for name in missing}

@@ -121,9 +121,8 @@ class _JoinSplitter(VersionSplitter):
         """The name of an input and its alias."""
         if self.kind() is TokenType.LATERAL:
             raise self._unsupported("LATERAL")
-        self.within = ()
-        source, clause, alias = self._source()
-        inner = parse_input(self.script, self.within) if self.within else None
+        source, clause, alias, within = self._source()
+        inner = parse_input(self.script, within) if within else None
         if alias is None and self.tokens[self.position - 1].token_type is TokenType.ALIAS:
             alias = self.name("A name")
         return JoinSource(source, alias or source, clause, inner=inner)

@@ -59,8 +59,9 @@ def with_inlined(
     if cursor.kind() is not TokenType.SELECT:
         raise SqlError("SELECT is expected behind the queries of WITH.", script, *cursor.place())
     inlined = _inlined(script, tokens[cursor.position :], known, read)
-    for name in known.keys() - read:
-        check(known[name])
+    for name, query in known.items():
+        if name not in read:
+            check(query)
     return inlined
 
 

@@ -189,8 +189,6 @@ class Splitter(Cursor):
         self.qualifier = ""
         self.allowed = allowed
         self.distinct: Clause | None = None
-        #: the tokens of the newest query in FROM, see `Parts.within`
-        self.within: tuple[Token, ...] = ()
 
     def _head(self) -> tuple[Hints, list[tuple[int, int]]]:
         """The hints and the token ranges of the SELECT list; moves past FROM."""
@@ -214,7 +212,7 @@ class Splitter(Cursor):
     def split(self) -> Parts:
         """See `split_query`."""
         hints, items = self._head()
-        source, source_clause, alias = self._source()
+        source, source_clause, alias, within = self._source()
         self.qualifier = (alias or source).upper()
         if any(token.token_type is TokenType.GROUP_BY for token in self.tokens[self.position :]):
             self.allowed = ALLOWED_WINDOW
@@ -235,7 +233,7 @@ class Splitter(Cursor):
             keyword,
             None if having is None else self._clause(*having),
             self.distinct,
-            self.within,
+            within,
         )
 
     def _unsupported(self, what: str, yet: str = " yet", instead: str = "") -> UnsupportedError:
@@ -275,9 +273,11 @@ class Splitter(Cursor):
         """1 where a bracket or CASE opens, -1 where it closes."""
         return NESTING.get(self.kinds[self.position], 0)
 
-    def _source(self) -> tuple[str, Clause, str | None]:
+    def _source(self) -> tuple[str, Clause, str | None, tuple[Token, ...]]:
+        """Moves past what FROM or JOIN names: its name and place, its alias, and the tokens of a query in parentheses."""
+        within: tuple[Token, ...] = ()
         if self.kind() is TokenType.L_PAREN:
-            name, clause = self._query_in_from()
+            name, clause, within = self._query_in_from()
         else:
             start, end = self.place()
             name = self.name("the name of a table or view")
@@ -290,20 +290,20 @@ class Splitter(Cursor):
         if following is not None and following.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
             alias = following.text
             self.position += 1
-        return name, clause, alias
+        return name, clause, alias, within
 
-    def _query_in_from(self) -> tuple[str, Clause]:
-        """Moves past a query in parentheses; a name for it, and where it was written."""
+    def _query_in_from(self) -> tuple[str, Clause, tuple[Token, ...]]:
+        """Moves past a query in parentheses: a name for it, where it was written, and its tokens."""
         first = self.position
         end = closing(self.tokens, first)
         if end is None or self.kind(1) is not TokenType.SELECT:
             raise self._unsupported("A subquery", instead=INSTEAD_OF_A_SUBQUERY)
-        self.within = tuple(self.tokens[first + 1 : end])
         self.position = end + 1
         token = self.tokens[first]
         # each of a text has another
         name = f"subquery_{token.start}"
-        return name, Clause(self.script[token.start : self.tokens[end].end + 1], self.script, token.start)
+        clause = Clause(self.script[token.start : self.tokens[end].end + 1], self.script, token.start)
+        return name, clause, tuple(self.tokens[first + 1 : end])
 
     def _tail(self) -> dict[TokenType, tuple[int, int]]:
         """Token ranges of what follows WHERE, GROUP BY and HAVING."""
