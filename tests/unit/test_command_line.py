@@ -119,3 +119,11 @@ def test_a_command_ends_without_a_search_for_garbage() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "True"
+
+
+def test_the_package_is_the_command() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "penstock", "run", "--no-such-option"], capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert "Usage: python -m penstock run" in ended.stderr
