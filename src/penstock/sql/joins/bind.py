@@ -22,7 +22,7 @@ from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
-from penstock.sql.joins.lookups import as_inner, bound_lookup, with_lookups
+from penstock.sql.joins.lookups import as_inner, bound_lookup, only_spark_computes, with_lookups
 from penstock.sql.joins.memberships import comparison, refuse_mixed_types
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import JoinQuery, JoinWord
@@ -121,6 +121,8 @@ def bind_join(
     conditions = JoinConditions(kept, base, optional, users, is_full)
     conditions.add([each for each in every if each not in bounds.exact])
     conditions.add([each for each in matching if each not in bounds.exact], is_outer=True)
+    if query.outer is not None and conditions.unjudged is not None:
+        raise only_spark_computes(query.outer.word, conditions.unjudged)
     keys = conditions.keys()
     filled = {0, optional} if is_full else {optional}
     filled |= set(range(base, len(inputs)))

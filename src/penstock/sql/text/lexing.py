@@ -299,6 +299,28 @@ def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
         depth += token.token_type in _OPENING
 
 
+def refuse_unpaired(script: str, tokens: Sequence[Token]) -> None:
+    """Refuses the last parenthesis that is not closed, or the first that closes none.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of a query.
+
+    Raises:
+        SqlError: there is one.
+    """
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type is TokenType.R_PAREN:
+            if not opened:
+                raise SqlError("This parenthesis closes none.", script, token.start, token.end + 1)
+            opened.pop()
+    if opened:
+        raise SqlError("This parenthesis is not closed.", script, opened[-1].start, opened[-1].end + 1)
+
+
 def closing(tokens: Sequence[Token], opening: int) -> int | None:
     """Where the bracket at a place is closed; None: nowhere."""
     following = (opening + place for place, _ in outer(tokens[opening:]) if place)
