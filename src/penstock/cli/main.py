@@ -9,7 +9,7 @@ import atexit
 import gc
 import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -42,7 +42,7 @@ _BAD_VALUE = re.compile(
 class _Commands(TyperGroup):
     """The commands; what is wrong with the value of an option is said as other mistakes are."""
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name.
 
         Raises:

@@ -11,7 +11,7 @@ from penstock.sql.script.statements import CreateView
 #: mistakes of one view that are looked for
 _MOST = 20
 _MISSPELT = re.compile(
-    r"(?P<what>Column|Function|Field|\S+ has no column) (?P<name>\w+)(?: does not exist)?"
+    r"(?:Column|Field|\S+ has no column) (?P<name>\w+)(?: does not exist)?"
     r"(?:; did you mean (?P<near>\w+)\?|\.) .*?(?:columns|fields)[^:]*: (?P<known>\w+(?:, \w+)*)",
 )
 _FUNCTION = re.compile(r"Function (?P<name>\w+) does not exist; did you mean (?P<near>\w+)\?")
