@@ -413,6 +413,11 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
             else ""
         )
         return UnknownNameError(f"Function {name} does not exist{near}{own}", text, start, end)
+    if condition == "FIELD_NOT_FOUND":
+        name = parameters.get("fieldName", "").strip("`")
+        fields = [each.strip("` ") for each in parameters.get("fields", "").split(",")]
+        message = f"Field {name} does not exist{meant(name, fields)} Existing fields: {', '.join(fields)}"
+        return UnknownNameError(message, text, start, end)
     message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)

@@ -139,6 +139,10 @@ class StatementParser(Cursor):
         if self.accept_words("DROP", "VIEW"):
             if_exists = self.accept_words("IF", "EXISTS")
             dropped = DropView(self._declared_name(), if_exists)
+            if self.kind() is TokenType.COMMA:
+                raise self.fail(
+                    "DROP VIEW takes one view. Write a statement for each: DROP VIEW a; DROP VIEW b;"
+                )
             if self.position < len(self.tokens):
                 raise self.expected("the end of the statement")
             return dropped
@@ -186,6 +190,11 @@ class StatementParser(Cursor):
         columns: tuple[Column, ...] = ()
         if self.accept(TokenType.L_PAREN):
             columns = self._columns()
+        if self.kind() is TokenType.ALIAS and self.kind(1) in (TokenType.SELECT, TokenType.WITH):
+            raise self.fail(
+                f"A table is an input or a sink. To name a query, write CREATE VIEW {name} AS SELECT ...",
+                UnsupportedError,
+            )
         if not self.accept(TokenType.USING):
             raise self.fail(
                 "Expected USING and a source here, then OPTIONS (path '...', event_time 'column')."
