@@ -39,6 +39,9 @@ _INSTEAD = {
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": _AS_A_VIEW,
     "WITH": "Write a CREATE VIEW for each query.",
+    "SET": "Settings are options of the command: `penstock run --set NAME=VALUE`, and `--conf KEY=VALUE` for Spark's.",
+    "EXECUTE": "Write the INSERT INTO statements one after the other: one run answers the whole script.",
+    "END": "Leave it out: one run answers the whole script.",
 }
 #: words at the beginning of statements
 _WORDS = ("CREATE", "TABLE", "VIEW", "VIEWS", "DROP", "INSERT", "INTO")
@@ -60,7 +63,7 @@ def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementErr
         instead = _AS_A_VIEW
     if not instead:
         instead = next(filter(None, map(_near, (token.text for token in tokens[:2]))), "")
-    message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
+    message = f"This statement is not supported. {instead or ALLOWED}"
     return StatementError(message, script, tokens[0].start, end)
 
 
