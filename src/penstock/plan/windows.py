@@ -72,6 +72,8 @@ class Windows:
 
 #: in the place of a function, of a view that allows approximate answers: by how much another aggregate of it may be off
 ERROR_BOUND = "error_bound"
+#: aggregates of two columns: the value of one where the other is largest or least
+PICKING = frozenset({"max_by", "min_by"})
 #: in the place of windows: one that holds every tuple, whatever its event time
 ALL_TIME = Windows(1 << 62, 1 << 62)
 
@@ -88,6 +90,7 @@ class Aggregate:
         parameter: the fraction of a percentile, else None.
         accuracy: of a sketch: the relative standard deviation of a distinct count, the inverse of the rank error of
             a percentile; else None.
+        by: of an aggregate of `PICKING` the column that decides, else None.
     """
 
     function: str
@@ -95,6 +98,12 @@ class Aggregate:
     type: pa.DataType
     parameter: float | None = None
     accuracy: float | None = None
+    by: str | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The columns of the batches it is computed from."""
+        return tuple(each for each in (self.argument, self.by) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)

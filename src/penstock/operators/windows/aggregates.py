@@ -31,8 +31,10 @@ from penstock.operators.windows.grouping import (
     shared_codes,
     without_nulls,
 )
+from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
-from penstock.plan.windows import ERROR_BOUND, Aggregate
+from penstock.operators.windows.sorting import ordered
+from penstock.plan.windows import ERROR_BOUND, PICKING, Aggregate
 
 Longs = npt.NDArray[np.int64]
 
@@ -46,7 +48,9 @@ VALUE = "value"
 KEEPING_VALUES = frozenset({"count_distinct", "percentile"})
 _MOMENTS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 #: functions a window view may use
-FUNCTIONS = frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES | SKETCHED.keys()
+FUNCTIONS = (
+    frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES | SKETCHED.keys() | PICKING
+)
 _LARGEST = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)
 #: sums of ten thousand million such decimals fit 38 digits
@@ -89,6 +93,7 @@ class Parts:
         moments: arguments whose mean and squares are kept.
         values: arguments whose single values are kept.
         sketches: sketches of arguments.
+        picks: arguments of the tuples in which another column is largest or least.
     """
 
     sums: tuple[str, ...] = ()
@@ -97,6 +102,7 @@ class Parts:
     moments: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     sketches: tuple[Sketch, ...] = ()
+    picks: tuple[Pick, ...] = ()
 
     @classmethod
     def of(cls, aggregates: Iterable[Aggregate]) -> Parts:
@@ -104,6 +110,7 @@ class Parts:
         sums, counts, moments, values = (dict[str, None]() for _ in range(4))
         extremes: dict[tuple[str, str], None] = {}
         sketches: dict[Sketch, None] = {}
+        picks: dict[Pick, None] = {}
         for each in aggregates:
             if each.function == ERROR_BOUND:
                 continue
@@ -116,6 +123,8 @@ class Parts:
                 extremes[each.function, each.argument] = None
             elif each.function in SKETCHED:
                 sketches[Sketch.of(each)] = None
+            elif each.function in PICKING:
+                picks[Pick.of(each)] = None
             else:
                 target = (
                     sums
@@ -135,6 +144,7 @@ class Parts:
             tuple(moments),
             tuple(values),
             tuple(sketches),
+            tuple(picks),
         )
 
     @property
@@ -143,6 +153,7 @@ class Parts:
         every = [*self.sums, *self.counts, *self.moments, *self.values]
         every += [name for _, name in self.extremes]
         every += [sketch.argument for sketch in self.sketches]
+        every += [name for pick in self.picks for name in (pick.argument, pick.by)]
         return tuple(dict.fromkeys(every))
 
     def lift(self, tuples: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -182,11 +193,14 @@ class Parts:
             total = partials.column(sum_of(name))
             if not pa.types.is_floating(total.type):
                 partials = _replaced(partials, sum_of(name), total.cast(_sum_type(total.type)))
-        if self.sketches:
+        if self.sketches or self.picks:
             codes = _groups_of(tuples, partials, keys)
             for sketch in self.sketches:
                 lifted = sketch.lift(tuples.column(sketch.argument), codes, partials.num_rows)
                 partials = partials.append_column(sketch.column, lifted)
+            for pick in self.picks:
+                for name, column in pick.lift(tuples, codes, partials.num_rows).items():
+                    partials = partials.append_column(name, column)
         return partials
 
     def merge(self, partials: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -221,6 +235,9 @@ class Parts:
         for function, name in self.extremes:
             column = extreme_of(function, name)
             merged = merged.append_column(column, extreme(partials.column(column), function, pairs))
+        for pick in self.picks:
+            for name, column in pick.merge(partials, *pairs.listed, pairs.count).items():
+                merged = merged.append_column(name, column)
         if self.moments or self.sketches:
             rows, cells = pairs.listed
             repeated = partials.take(pa.array(rows))
@@ -243,19 +260,6 @@ def lift_values(tuples: pa.Table, keys: Sequence[str], argument: str) -> pa.Tabl
 def merge_values(values: pa.Table, keys: Sequence[str]) -> pa.Table:
     """One row for each group and value."""
     return _counted(values, keys, (ROWS, "sum"))
-
-
-def ordered(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floating point as int64 in Spark's order, NaN last and equal to itself, -0.0 equal to 0.0; the
-    rest unchanged."""
-    if not pa.types.is_floating(values.type):
-        return values
-    real = values.cast(pa.float64())
-    numbers = pc.fill_null(real, 0.0).to_numpy() + 0.0
-    numbers[np.isnan(numbers)] = np.nan
-    bits = numbers.view(np.int64)
-    bits = np.where(bits < 0, bits ^ _LARGEST, bits)
-    return pa.chunked_array([pa.array(bits, mask=np.asarray(real.is_null().to_numpy(zero_copy_only=False)))])
 
 
 def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys: Sequence[str]) -> pa.Array:
@@ -288,6 +292,10 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
             return _from_values(aggregate, merged, values, keys)
         case "approx_count_distinct" | "approx_percentile":
             return estimates(aggregate, merged.column(Sketch.of(aggregate).column))
+        case "max_by" | "min_by":
+            found = merged.column(Pick.of(aggregate).column)
+            # names and NULLs of parts may be said in another way
+            return (found if found.type == aggregate.type else found.cast(aggregate.type)).combine_chunks()
         case _:
             return _deviation(aggregate, merged)
     return found.cast(aggregate.type).combine_chunks()

@@ -89,7 +89,7 @@ def _thresholds(
     match function:
         case "count":
             found = 1 - epsilon
-        case "min" | "max":
+        case "min" | "max" | "min_by" | "max_by":
             found = np.full(len(tuples), 1 - delta)
         case "avg":
             spread = (z * variation) ** 2 / tuples

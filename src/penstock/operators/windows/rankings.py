@@ -14,15 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.operators.windows.aggregates import extreme_of, ordered
+from penstock.operators.windows.aggregates import extreme_of
 from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import Longs, first_rows, group_codes, shared_codes
 from penstock.operators.windows.rows import OVERFLOWED
+from penstock.operators.windows.sorting import nulls_first, sortable
 from penstock.plan.rankings import DENSE_RANK, KEPT, PLACE_TYPE, RANK, ROW_NUMBER, RankedPlan, Ranking
 
 _LEAST = np.iinfo(np.int64).min
-#: decimals of so many digits fit 64 bits
-_SHORT_DIGITS = 18
 _LARGEST = np.iinfo(np.int64).max
 
 
@@ -141,7 +140,7 @@ def placed(table: pa.Table, codes: Longs, ranking: Ranking, columns: Sequence[st
         rows = _tied(ties)
         others = [name for name in columns if name not in {each.argument for each in ranking.order}]
         tied = flattened(table.select(others).take(pa.array(order[rows])))
-        _refine(order, ties.copy(), rows, [key for column in tied.columns for key in _nulls_first(column)])
+        _refine(order, ties.copy(), rows, [key for column in tied.columns for key in nulls_first(column)])
     begins = _steps(codes[order])
     place = np.arange(len(order))
     start = np.maximum.accumulate(np.where(begins, place, 0)) if len(order) else place
@@ -149,27 +148,6 @@ def placed(table: pa.Table, codes: Longs, ranking: Ranking, columns: Sequence[st
     distinct: Longs = np.cumsum(ties)
     dense: Longs = distinct - distinct[start] + 1
     return Places(order, place - start + 1, tie - start + 1, dense)
-
-
-def sortable(column: pa.ChunkedArray) -> Longs:
-    """Numbers in Spark's order of the values of a column; that of NULL is any.
-
-    Args:
-        column: of a type that is not nested.
-    """
-    kind = column.type
-    if pa.types.is_floating(kind):
-        column = ordered(column)
-    elif pa.types.is_decimal128(kind) and kind.precision <= _SHORT_DIGITS:
-        whole = pc.fill_null(column, pa.scalar(0, kind)).combine_chunks()
-        words = np.frombuffer(whole.buffers()[1], np.int64)[2 * whole.offset :][: 2 * len(whole)]
-        return words[::2].copy()
-    elif pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        column = column.cast(pa.int32())
-    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
-        return _numbered(column)
-    numbers: Longs = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
-    return numbers
 
 
 def ranked_rows(plan: RankedPlan, kept: pa.Table) -> pa.Table:
@@ -206,21 +184,6 @@ def without_a_row(told: pa.Table, now: pa.Table, plan: RankedPlan) -> tuple[pa.T
     values = {name: pa.nulls(gone.num_rows, gone.schema.field(name).type) for name in gone.column_names}
     values |= {name: gone.column(name) for name in (*keys, OVERFLOWED)}
     return pa.table(values), gone
-
-
-def _numbered(column: pa.ChunkedArray) -> Longs:
-    """The rank of each value among those of its column."""
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    ranks = np.empty(len(encoded.dictionary), np.int64)
-    ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
-    found: Longs = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
-    return found
-
-
-def _nulls_first(column: pa.ChunkedArray) -> list[Longs]:
-    """What orders a column, NULL first."""
-    numbers = [sortable(column)]
-    return [column.is_valid().to_numpy().astype(np.int64), *numbers] if column.null_count else numbers
 
 
 def _packed(keys: Sequence[Longs]) -> list[Longs]:

@@ -27,7 +27,9 @@ from penstock.operators.windows.aggregates import (
     squares_of,
     sum_of,
 )
+from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import group_codes, shared_codes, without_nulls
+from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import Sketch, running
 from penstock.plan.windows import Aggregate, ErrorBound
 
@@ -131,6 +133,8 @@ class WindowHistory:
                 column = self.partials.column(extreme_of(aggregate.function, name))
                 numbers = _comparable(column, aggregate.type)[self._order]
                 return extremes_before(numbers, self._segments, aggregate.function == "min")
+            case "max_by" | "min_by":
+                return self._running_pick(Pick.of(aggregate))
             case "sum" | "avg":
                 (early, every), (so_far, whole) = self._sums(count_of(name)), self._sums(sum_of(name))
                 if aggregate.function == "sum":
@@ -142,6 +146,23 @@ class WindowHistory:
                 return running(aggregate, self.partials.column(Sketch.of(aggregate).column), rows)
             case _:
                 return self._running_deviation(aggregate, name)
+
+    def _running_pick(self, pick: Pick) -> _BeforeAndWhole:
+        """A pick by the best rank before each row."""
+        ranks = pick.ranks(self.partials)
+        column = self.partials.column(pick.column)
+        numbers = (
+            group_codes(flattened(self.partials.select([pick.column])), ["0"]).astype(np.float64)
+            if pa.types.is_nested(column.type)
+            else _comparable(column, column.type)
+        )
+        by_rank = np.full(len(ranks) + 1, np.nan)
+        known = ~np.isnan(ranks)
+        by_rank[ranks[known].astype(np.int64)] = numbers[known]
+        best = extremes_before(ranks[self._order], self._segments, False)
+        # of no rank the one beyond all of them
+        early, final = (by_rank[np.nan_to_num(each, nan=len(ranks)).astype(np.int64)] for each in best)
+        return early, final
 
     def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:
         found = []

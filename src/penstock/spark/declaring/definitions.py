@@ -330,15 +330,26 @@ def _check_computable(
     if name is None:
         return
     derived = {each.name: each.type for each in bound.derived}
-    kind = derived[name] if name in derived else schema.field(name).type
-    tuples = pa.table({"key": pa.array([0], pa.int64()), name: pa.array([None], kind)})
+    every = {
+        each: derived[each] if each in derived else schema.field(each).type for each in aggregate.arguments
+    }
+    kind = every[name if aggregate.by is None else aggregate.by]
+    nothing = {each: pa.array([None], own) for each, own in every.items()}
+    tuples = pa.table({"key": pa.array([0], pa.int64()), **nothing})
     parts = Parts.of([aggregate])
     try:
         values = lift_values(tuples, ["key"], name) if parts.values else None
         lower(aggregate, parts.merge(parts.lift(tuples, ["key"]), ["key"]), values, ["key"])
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         message = f"{aggregate.function} of {spark_name(kind)} is not supported yet."
-        if pa.types.is_struct(kind) and kind.num_fields:
+        if aggregate.by is not None:
+            message = f"{aggregate.function} by {spark_name(kind)} is not supported yet."
+            if pa.types.is_struct(kind) and kind.num_fields:
+                field = f"{enclosed(call.arguments[1])}.{quoted(kind.field(0).name)}"
+                message += (
+                    f" Name the field that decides: {aggregate.function}({call.arguments[0]}, {field})."
+                )
+        elif pa.types.is_struct(kind) and kind.num_fields:
             field = f"{enclosed(call.arguments[0])}.{quoted(kind.field(0).name)}"
             message += f" Take it of each field, or of the one that decides: {aggregate.function}({field})."
         raise call.clause.error(UnsupportedError, message) from None

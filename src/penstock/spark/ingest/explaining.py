@@ -191,9 +191,9 @@ def explain_window(view: BoundWindow, keys: Sequence[str] = (), *, how: str | No
     expressions = {each.name: each.expression for each in view.derived}
 
     def call(each: Aggregate) -> str:
-        argument = "*" if each.argument is None else expressions.get(each.argument, each.argument)
+        given = [expressions.get(argument, argument) for argument in each.arguments] or ["*"]
         further = [f"{number:g}" for number in (each.parameter, each.accuracy) if number is not None]
-        return f"{each.function}({', '.join([argument, *further])})"
+        return f"{each.function}({', '.join([*given, *further])})"
 
     calls = [call(each) for each in view.plan.aggregates]
     aggregates = ", ".join(calls)

@@ -273,8 +273,8 @@ def operator_of(
     kept: list[Aggregate] = []
     for each in bound:
         for aggregate in each.plan.aggregates:
-            if aggregate.argument is not None:
-                arguments.setdefault(aggregate.argument, f"_x{len(arguments)}")
+            for argument in aggregate.arguments:
+                arguments.setdefault(argument, f"_x{len(arguments)}")
     if isinstance(first, RankedPlan):
         for key in first.ranking.order:
             arguments.setdefault(key.argument, f"_x{len(arguments)}")
@@ -289,7 +289,11 @@ def operator_of(
             selection=places[each.condition] if len(places) > 1 else None,
             keys=tuple((key_name(number), kind) for number, (_, kind) in enumerate(first.keys)),
             aggregates=tuple(
-                replace(aggregate, argument=arguments.get(aggregate.argument or ""))
+                replace(
+                    aggregate,
+                    argument=arguments.get(aggregate.argument or ""),
+                    by=arguments.get(aggregate.by or ""),
+                )
                 for aggregate in each.plan.aggregates
             ),
         )

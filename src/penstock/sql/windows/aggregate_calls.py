@@ -10,6 +10,7 @@ from typing import TypeVar
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
+from penstock.plan.windows import PICKING
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
 from penstock.sql.text.literals import number
@@ -24,6 +25,8 @@ AGGREGATES = {
     "mean": "avg",
     "min": "min",
     "max": "max",
+    "min_by": "min_by",
+    "max_by": "max_by",
     "std": "stddev_samp",
     "stddev": "stddev_samp",
     "stddev_samp": "stddev_samp",
@@ -38,7 +41,7 @@ AGGREGATES = {
     "percentile_approx": "approx_percentile",
 }
 ALLOWED_AGGREGATES = (
-    "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, STDDEV, STDDEV_POP, "
+    "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, MAX_BY(x, y), MIN_BY(x, y), STDDEV, STDDEV_POP, "
     "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
     "APPROX_PERCENTILE(x, p[, accuracy]), with FILTER (WHERE condition)."
 )
@@ -49,7 +52,7 @@ _OTHERS = frozenset(
     | {"bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_list", "collect_set", "corr"}
     | {"count_if", "count_min_sketch", "covar_pop", "covar_samp", "every", "first", "first_value", "grouping"}
     | {"grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kurtosis", "last"}
-    | {"last_value", "listagg", "max_by", "min_by", "mode", "percentile_cont", "percentile_disc", "regr_avgx"}
+    | {"last_value", "listagg", "mode", "percentile_cont", "percentile_disc", "regr_avgx"}
     | {"regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy"}
     | {"regr_syy", "skewness", "string_agg", "try_avg", "try_sum"}
 )
@@ -63,8 +66,8 @@ class AggregateCall:
     Attributes:
         function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
             MEDIAN, "count_distinct" for COUNT(DISTINCT x); of the user's its name in upper case.
-        arguments: Spark SQL texts: none for COUNT(*), one of Spark's other functions, one or more of the user's.
-            `FILTER (WHERE c)` is part of it: `CASE WHEN c THEN x END`.
+        arguments: Spark SQL texts: none for COUNT(*), two for MAX_BY and MIN_BY, one of Spark's other functions, one or more of
+            the user's. `FILTER (WHERE c)` is part of the last one: `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
         accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
             a percentile; else None.
@@ -181,6 +184,8 @@ class _Reader:
             if function != "count":
                 raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
             function = "count_distinct"
+        if function in PICKING:
+            return self._picked(function, found, condition)
         accuracy = self._accuracy(found)
         parameter = self._parameter(found)
         if len(found) != 1:
@@ -190,6 +195,19 @@ class _Reader:
             argument = f"CASE WHEN {condition} THEN {argument or '1'} END"
         own = () if argument is None else (argument,)
         return AggregateCall(function, own, parameter, accuracy, self._place())
+
+    def _picked(self, function: str, found: list[tuple[int, int]], condition: str | None) -> AggregateCall:
+        """A call with the argument that decides: NULL where the condition does not hold."""
+        if len(found) != 2:
+            raise self._unsupported(
+                f"{self.name.upper()} takes two arguments, the value and what decides, not {len(found)}."
+            )
+        argument, by = (self._argument(*each, distinct=False) for each in found)
+        assert argument is not None, "only COUNT has none"
+        assert by is not None, "only COUNT has none"
+        if condition is not None:
+            by = f"CASE WHEN {condition} THEN {by} END"
+        return AggregateCall(function, (argument, by), None, None, self._place())
 
     def _refuse_inside(self, first: int, last: int) -> None:
         for position in range(first, last):

@@ -15,7 +15,7 @@ from penstock.plan.names import free_name
 from penstock.plan.rankings import PLACE_TYPE, RankedPlan
 from penstock.plan.scalar_trees import Scalar
 from penstock.plan.spark_types import spark_name
-from penstock.plan.windows import GROUPING_ID_TYPE, Aggregate, ErrorBound, WindowPlan
+from penstock.plan.windows import GROUPING_ID_TYPE, PICKING, Aggregate, ErrorBound, WindowPlan
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
@@ -160,6 +160,7 @@ class WindowBinder:
                     result,
                     call.parameter,
                     call.accuracy,
+                    names[own[1]] if call.function in PICKING else None,
                 )
                 for call, own, result in called
                 if not call.is_users
@@ -224,11 +225,10 @@ class WindowBinder:
         found: list[list[_Used]] = []
         for call in query.aggregates:
             found.append([next(typed) for _ in call.arguments])
-            for argument in found[-1]:
+            for place, argument in enumerate(found[-1]):
                 is_string = pa.types.is_string(argument.type)
-                if not next(plain) and (
-                    call.function in _HASHING or (call.function in _ORDERING and is_string)
-                ):
+                is_ordered = call.function in _ORDERING or (call.function in PICKING and place == 1)
+                if not next(plain) and (call.function in _HASHING or (is_ordered and is_string)):
                     raise uncompared(call.clause, argument.type, "The argument")
         return found
 
@@ -254,6 +254,12 @@ class WindowBinder:
             if pa.types.is_null(found.result):
                 message = "The result is NULL for every group: CAST the argument to a type."
                 raise call.clause.error(TypeMismatchError, message)
+            if call.function in PICKING:
+                if found.result == pa.month_day_nano_interval():
+                    raise uncompared(call.clause, found.result, "An argument")
+                if pa.types.is_null(own[1].type):
+                    own[1] = replace(own[1], type=pa.bool_(), cast="BOOLEAN")
+                continue
             for position, argument in enumerate(own):
                 if pa.types.is_null(found.argument):
                     own[position] = replace(argument, type=pa.bool_(), cast="BOOLEAN")

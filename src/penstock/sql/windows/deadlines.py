@@ -71,7 +71,7 @@ def bind_deadline(
     # partials of built-in aggregates are kept
     is_incremental = not calls or any(users[call.name.upper()].is_incremental for call in calls)
     needed = [plan.time, *(column for column, _ in plan.keys)]
-    needed += (each.argument for each in plan.aggregates if each.argument is not None)
+    needed += (argument for each in plan.aggregates for argument in each.arguments)
     needed += (argument for call in calls for argument in call.arguments)
     derived = {each.name: each.expression for each in window.derived}
     return BoundDeadline(

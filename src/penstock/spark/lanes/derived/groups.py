@@ -131,7 +131,7 @@ def usable_rows(
         rows = rows.where(_holds(spark, view.condition))
     plan, derived = view.plan, {each.name: each for each in view.derived}
     used = [*([] if plan.is_running else [plan.time]), *(name for name, _ in plan.computed)]
-    used += [each.argument for each in plan.aggregates if each.argument is not None]
+    used += [argument for each in plan.aggregates for argument in each.arguments]
     if isinstance(plan, RankedPlan):
         used += [each.argument for each in plan.ranking.order]
     plain = [F.col(quoted(name)) for name in dict.fromkeys([*also, *used]) if name not in derived]
@@ -148,9 +148,24 @@ def _holds(spark: SparkSession, condition: str) -> Column:
     return F.coalesce(tried(spark, condition), F.lit(False))
 
 
+def _pick(function: str, argument: str, by: str) -> str:
+    """The argument where `by` is largest or least, of equal ones the largest argument; see `operators.windows.picks`."""
+    pair = f"CASE WHEN {by} IS NOT NULL THEN named_struct('by', {by}, 'x', {argument}) END"
+    if function == "max_by":
+        return f"max_by({argument}, {pair})"
+    # a NULL is the least argument, so that of two pairs the one without is first
+    order = (
+        "(a, b) -> CASE WHEN a.by < b.by THEN -1 WHEN a.by > b.by THEN 1 WHEN a.x > b.x THEN -1 WHEN a.x < b.x THEN 1 "
+        "WHEN a.x IS NOT NULL AND b.x IS NULL THEN -1 WHEN a.x IS NULL AND b.x IS NOT NULL THEN 1 ELSE 0 END"
+    )
+    return f"get(array_sort(collect_list({pair}), {order}), 0).x"
+
+
 def _call(aggregate: Aggregate) -> str:
     """An aggregate in Spark SQL."""
     argument = "1" if aggregate.argument is None else quoted(aggregate.argument)
+    if aggregate.by is not None:
+        return _pick(aggregate.function, argument, quoted(aggregate.by))
     if aggregate.function == "count_distinct":
         return f"count(DISTINCT {argument})"
     name = _TRIED.get(aggregate.function, aggregate.function)
