@@ -151,17 +151,19 @@ class WindowHistory:
         """A pick by the best rank before each row."""
         ranks = pick.ranks(self.partials)
         column = self.partials.column(pick.column)
-        numbers = (
-            group_codes(flattened(self.partials.select([pick.column])), ["0"]).astype(np.float64)
-            if pa.types.is_nested(column.type)
-            else _comparable(column, column.type)
-        )
-        by_rank = np.full(len(ranks) + 1, np.nan)
+        if pa.types.is_nested(column.type):
+            parts = flattened(self.partials.select([pick.column]))
+            codes = group_codes(parts, parts.column_names)
+            numbers = np.where(column.is_valid().to_numpy(), codes, np.nan)
+        else:
+            numbers = _comparable(column, column.type)
+        by_rank = np.full(len(ranks), np.nan)
         known = ~np.isnan(ranks)
         by_rank[ranks[known].astype(np.int64)] = numbers[known]
-        best = extremes_before(ranks[self._order], self._segments, False)
-        # of no rank the one beyond all of them
-        early, final = (by_rank[np.nan_to_num(each, nan=len(ranks)).astype(np.int64)] for each in best)
+        early, final = (
+            np.where(best < 0, np.nan, by_rank[np.maximum(best, 0).astype(np.int64)])
+            for best in extremes_before(ranks[self._order], self._segments, False)
+        )
         return early, final
 
     def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:

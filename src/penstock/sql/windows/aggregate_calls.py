@@ -67,7 +67,7 @@ class AggregateCall:
         function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
             MEDIAN, "count_distinct" for COUNT(DISTINCT x); of the user's its name in upper case.
         arguments: Spark SQL texts: none for COUNT(*), two for MAX_BY and MIN_BY, one of Spark's other functions, one or more of
-            the user's. `FILTER (WHERE c)` is part of the last one: `CASE WHEN c THEN x END`.
+            the user's. `FILTER (WHERE c)` is part of each: `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
         accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
             a percentile; else None.
@@ -197,17 +197,16 @@ class _Reader:
         return AggregateCall(function, own, parameter, accuracy, self._place())
 
     def _picked(self, function: str, found: list[tuple[int, int]], condition: str | None) -> AggregateCall:
-        """A call with the argument that decides: NULL where the condition does not hold."""
+        """A call with the argument that decides; both are NULL where the condition does not hold."""
         if len(found) != 2:
             raise self._unsupported(
                 f"{self.name.upper()} takes two arguments, the value and what decides, not {len(found)}."
             )
-        argument, by = (self._argument(*each, distinct=False) for each in found)
-        assert argument is not None, "only COUNT has none"
-        assert by is not None, "only COUNT has none"
+        texts = [str(self._argument(*each, distinct=False)) for each in found]
         if condition is not None:
-            by = f"CASE WHEN {condition} THEN {by} END"
-        return AggregateCall(function, (argument, by), None, None, self._place())
+            # the value too: where the condition does not hold, it may raise
+            texts = [f"CASE WHEN {condition} THEN {each} END" for each in texts]
+        return AggregateCall(function, tuple(texts), None, None, self._place())
 
     def _refuse_inside(self, first: int, last: int) -> None:
         for position in range(first, last):
