@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from forms import ALL
 from order_files import engine, expected, finished, values, write
-from penstock.errors import SqlError, UnsupportedError
 from penstock.monitor.verification import verify
 from read_results import published
 
