@@ -22,6 +22,7 @@ from penstock.spark.storage.refreshed import REFRESHED, RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.storage.unions import UNIONS, UnionDefinition
 from penstock.sql.joins.inputs import Relation
+from penstock.sql.refreshed.composing import joined_name
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.statements import (
@@ -84,6 +85,8 @@ class View:
         definition = self.definition
         if isinstance(definition, WindowDefinition):
             return definition.name == groups_name(definition.sql)
+        if isinstance(definition, JoinDefinition):
+            return definition.name == joined_name(definition.sql)
         return isinstance(definition, UnionDefinition) and definition.name == union_name(definition.sql)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,9 @@ from penstock.optimizer.paper_orders import lacking_formula
 from penstock.plan.notes import Note
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
-from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.declaring.beneath import columns_beneath
+from penstock.spark.declaring.composing import composed_view, set_apart
 from penstock.spark.declaring.declared import Declared, Stream, View
 from penstock.spark.declaring.definitions import (
     check_projections,
@@ -23,8 +25,6 @@ from penstock.spark.declaring.definitions import (
     define_join,
     define_selection,
     define_window,
-    joined_columns,
-    rows_schema,
 )
 from penstock.spark.declaring.deriving import define_derived
 from penstock.spark.declaring.insertions import refuse_reserved
@@ -40,7 +40,7 @@ from penstock.spark.ingest.window_views import CompiledWindows, compile_windows,
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.publication.kinds import rows_of, running_of
+from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.storage.bindings import (
     RunningDefinition,
@@ -48,10 +48,10 @@ from penstock.spark.storage.bindings import (
     WindowDefinition,
     WindowRegister,
 )
-from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
-from penstock.spark.storage.unions import UNIONS, UnionDefinition
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.query import RefreshedQuery
@@ -133,7 +133,8 @@ class ViewBinding:
         for name, (query, text) in written.items():
             _refuse_circle(name, query, known)
             if isinstance(query, RefreshedQuery):
-                view_ = refreshed_view(self._spark, staged, name, query, text)
+                define = refreshed_view if query.rest is None else composed_view
+                view_ = define(self._spark, staged, name, query, text)
                 staged.put(name, view_)
                 continue
             flat = flatten(query, known)
@@ -215,7 +216,7 @@ class ViewBinding:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
-            written[known_as] = (_apart(query, inner), text)
+            written[known_as] = (set_apart(staged, query, inner), text)
         return {name: each for name, each in inner.items() if name not in staged.views} | written
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
@@ -315,38 +316,6 @@ class ViewBinding:
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-
-
-def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
-    """The columns of the rows of a window or join view or a UNION ALL, as a view over it sees them, with the stream of that view.
-
-    Args:
-        declared: what is declared.
-        source: the view's name.
-
-    Returns:
-        The stream, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
-    """
-    view = declared.views[source]
-    if isinstance(view.definition, UnionDefinition):
-        return UNIONS.name, spark_schema(view.definition.schema)
-    inner = flatten(view.query, declared.queries)
-    if isinstance(inner, WindowQuery):
-        stream = declared.streams[view.stream]
-        place = running_of(view.stream) if inner.is_running else view.stream
-        return place, rows_schema(inner, source, stream.source, stream.host)
-    assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
-    return JOINS.name, joined_columns(view.definition)
-
-
-def _apart(query: Query, found: dict[str, tuple[Query, str]]) -> Query:
-    """A query with the names of the queries in FROM that are views of their own; these are added, with their texts."""
-    if isinstance(query, SelectQuery) and query.inner is not None:
-        return replace(query, inner=_apart(query.inner, found))
-    if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
-        found[query.source] = _apart(query.inner, found), query.inner_text
-        return replace(query, inner=None, inner_text="")
-    return query
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:
