@@ -23,6 +23,7 @@ from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length
 from penstock.spark.storage.refreshed import OutputColumn, ReadView, RefreshedDefinition
 from penstock.spark.storage.unions import UnionDefinition
+from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.composing import apart
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.refreshed.windowed import END, START, WINDOW, Leaf, by_windows
@@ -51,7 +52,7 @@ def set_apart(declared: Declared, query: Query, found: dict[str, tuple[Query, st
     """
     if isinstance(query, SelectQuery) and query.inner is not None:
         return replace(query, inner=set_apart(declared, query.inner, found))
-    if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
+    if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery | JoinQuery):
         found[query.source] = set_apart(declared, query.inner, found), query.inner_text
         return replace(query, inner=None, inner_text="")
     if isinstance(query, RefreshedQuery) and query.rest is not None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -12,11 +11,11 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import UnsupportedError
-from penstock.sql.joins.query import JoinQuery
+from penstock.sql.joins.query import JoinQuery, joined_name
 from penstock.sql.refreshed.parsing import names_of, refuse_unstable, sources_of_tree
 from penstock.sql.refreshed.query import InnerQuery, RefreshedQuery
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import closing, parse_whole_query, tokenize
+from penstock.sql.text.lexing import closing, parse_whole_query, spelling, tokenize
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.text.written import written
 from penstock.sql.unions.query import UnionQuery, union_name
@@ -25,11 +24,6 @@ from penstock.sql.windows.query import WindowQuery, groups_name
 Parse = Callable[[Sequence[Token]], Any]
 #: kinds of tokens behind which a query in parentheses stands for rows
 _BEFORE_ROWS = (TokenType.FROM, TokenType.JOIN, TokenType.COMMA)
-
-
-def joined_name(text: str) -> str:
-    """Name of the view that a join in FROM becomes, by its text."""
-    return f"joined_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def composed_query(
@@ -84,10 +78,8 @@ class _Finder:
 
     script: str
     parse: Parse
-    found: dict[str, InnerQuery]
-
-    def __init__(self, script: str, parse: Parse) -> None:
-        self.script, self.parse, self.found = script, parse, {}
+    found: dict[str, InnerQuery] = field(default_factory=dict)
+    _names: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def replaced(self, tokens: Sequence[Token]) -> list[Token]:
         """Some tokens with `SELECT * FROM name` in the place of each of these queries."""
@@ -119,6 +111,8 @@ class _Finder:
             return None
         own = written(self.script, tokens)
         name = _name(query, own.text)
+        # the same words in other lines are the same query
+        name = self._names.setdefault(spelling(tokens), name)
         start, end = own.span(0, len(own.text))
         clause = Clause(self.script[start:end], self.script, start)
         self.found.setdefault(name, InnerQuery(name, query, own.text, clause))

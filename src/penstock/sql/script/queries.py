@@ -9,9 +9,11 @@ from functools import partial
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import MisplacedAggregateError, SqlError, UnsupportedError
-from penstock.sql.joins.parsing import is_join, parse_join_query
+from penstock.sql.joins.parsing import is_join, joined_in_from, parse_join_query
+from penstock.sql.joins.query import joined_name
 from penstock.sql.refreshed.composing import composed_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.common_tables import with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.shapes import SelectionShapes
@@ -79,16 +81,22 @@ def _parsed(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -
         return parse_union(script, tokens, partial(_parsed, aggregates=aggregates))
     if not is_join(tokens) and (place := union_in_from(tokens)) is not None:
         own = tokens[place[0] + 1 : place[1]]
-        inner = parse_union(script, own, partial(_parsed, aggregates=aggregates))
+        union = parse_union(script, own, partial(_parsed, aggregates=aggregates))
         query = _parsed(script, named_in_from(script, tokens, place), aggregates)
         if isinstance(query, SelectQuery):
-            return replace(inner, clause=whole(script, tokens), selected=(*inner.selected, query))
+            return replace(union, clause=whole(script, tokens), selected=(*union.selected, query))
         assert isinstance(query, WindowQuery), "joins are read without it"
-        return replace(query, inner=inner, inner_text=written(script, own).text)
+        return replace(query, inner=union, inner_text=written(script, own).text)
     if not is_join(tokens) and (place := groups_in_from(tokens)) is not None:
         over_groups = _over_groups(script, tokens, place, aggregates)
         if over_groups is not None:
             return over_groups
+    if not is_join(tokens) and (place := joined_in_from(tokens)) is not None:
+        over_join = _parsed(script, named_in_from(script, tokens, place, joined_name), aggregates)
+        if isinstance(over_join, WindowQuery):
+            own = tokens[place[0] + 1 : place[1]]
+            inner = parse_join_query(script, own)
+            return replace(over_join, inner=inner, inner_text=written(script, own).text)
     if is_ranking(tokens):
         return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}
@@ -110,6 +118,30 @@ def _parsed(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -
         _refuse_aggregates(script, tokens, users, "Add the hint: SELECT /*+ DEADLINE('3 seconds') */ ...")
     aggregation = parse_window_query(parts, users)
     return replace(aggregation, inner=parse_input(script, parts.within)) if parts.within else aggregation
+
+
+def recomposed(
+    script: str, start: int, text: str, aggregates: Collection[str], refused: UnsupportedError
+) -> RefreshedQuery | None:
+    """A query that was parsed and then refused, over the rows of its inner queries; None where it has none that lanes answer.
+
+    Args:
+        script: the text in which mistakes are shown.
+        start: where it has the query.
+        text: the query.
+        aggregates: names of the user's aggregates.
+        refused: why lanes do not answer it.
+    """
+    tokens = tokenize(text, start, script)
+    for token in tokens:
+        token.start += start
+        token.end += start
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if is_refreshed(tokens):
+        return None
+    inlined = with_inlined(script, tokens, lambda _: None)
+    return composed_query(script, inlined, partial(_parsed, script, aggregates=aggregates), refused)
 
 
 def _over_groups(
