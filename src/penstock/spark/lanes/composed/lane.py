@@ -91,6 +91,8 @@ class ComposedLane(CutLane):
             self._own = self._own.append(_WINDOW_FIELD)
         self._files = PublishedRows()
         self._session: SparkSession | None = None
+        #: of the rows that the newest answer has read
+        self._read_bytes = 0
         #: of an answer as a whole: the number of the newest cut that is published, and what its rows come to
         self._before: tuple[int, pa.Table] | None = None
 
@@ -137,7 +139,7 @@ class ComposedLane(CutLane):
             {
                 "views": {self._definition.name: said},
                 TABLES: cut.orders[TABLES],
-                ANSWER: {"rows": rows + change.inserted - change.deleted, "seconds": took, "bytes": 0},
+                ANSWER: {"rows": rows + change.inserted - change.deleted, "seconds": took, "bytes": self._read_bytes},
                 _PROGRESS: {name: asdict(each) for name, each in now.items()},
             },
         )
@@ -182,6 +184,7 @@ class ComposedLane(CutLane):
 
     def _answered(self, cut: Cut, wanted: WantedWindows | None, scratch: StorePath) -> pa.Table:
         """What Spark answers over the rows beneath."""
+        self._read_bytes = 0
         if wanted is not None and not wanted.by_end:
             return self._own.empty_table()
         definition, most = self._definition, self.context.settings.refreshed_rows
@@ -197,6 +200,7 @@ class ComposedLane(CutLane):
             if not rows.num_rows:
                 frames[each.read.name] = empty_frame(session, columns)
                 continue
+            self._read_bytes += rows.nbytes
             path = written("", rows).left(scratch).path
             frame = published_frame(session, columns, [path])
             frames[each.read.name] = frame.coalesce(1) if rows.num_rows < _ONE_TASK_ROWS else frame
