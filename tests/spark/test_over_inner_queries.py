@@ -75,9 +75,13 @@ def write(folder: Path, numbers: range) -> None:
         table = pa.table(
             {
                 "id": pa.array(ids, pa.int64()),
-                "city": [None if each % 9 == 0 else ("Rome", "Bern", "Oslo", "Aix")[each % 4] for each in ids],
+                "city": [
+                    None if each % 9 == 0 else ("Rome", "Bern", "Oslo", "Aix")[each % 4] for each in ids
+                ],
                 "qty": pa.array([each * 7 % 5 for each in ids], pa.int32()),
-                "ts": pa.array([(each - each % 3 * 7) * 60_000_000 for each in ids], pa.timestamp("us", "UTC")),
+                "ts": pa.array(
+                    [(each - each % 3 * 7) * 60_000_000 for each in ids], pa.timestamp("us", "UTC")
+                ),
             }
         )
         pq.write_table(table, folder / f"{number}.parquet")
@@ -117,10 +121,14 @@ def test_rows_are_sparks_also_after_a_restart(spark: SparkSession, engine: Engin
     same(spark, engine, tmp_path, views)
     # later tuples of windows that were final, and windows of their own
     write(tmp_path / "in", range(3, 5))
-    again = Engine(spark).execute(
-        f"CREATE TABLE t ({COLUMNS}) USING parquet OPTIONS (path '{tmp_path / 'in'}', event_time 'ts', max_files_per_trigger '1');"
-        f"CREATE TABLE s (city STRING, people INT) USING csv OPTIONS (path '{tmp_path / 's'}', static 'true');"
-    ).add_views(views)
+    again = (
+        Engine(spark)
+        .execute(
+            f"CREATE TABLE t ({COLUMNS}) USING parquet OPTIONS (path '{tmp_path / 'in'}', event_time 'ts', max_files_per_trigger '1');"
+            f"CREATE TABLE s (city STRING, people INT) USING csv OPTIONS (path '{tmp_path / 's'}', static 'true');"
+        )
+        .add_views(views)
+    )
     same(spark, again, tmp_path, views)
 
 
@@ -151,7 +159,9 @@ def test_inner_views_are_shared_and_leave_with_the_last_reader(engine: Engine) -
     assert not engine._declared.views
 
 
-def test_a_view_is_added_and_dropped_while_the_run_goes_on(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:
+def test_a_view_is_added_and_dropped_while_the_run_goes_on(
+    spark: SparkSession, engine: Engine, tmp_path: Path
+) -> None:
     engine.view("kept", "SELECT id FROM t WHERE qty > 2")
     run = engine.start(tmp_path / "out")
     try:
@@ -173,7 +183,10 @@ def test_a_view_is_added_and_dropped_while_the_run_goes_on(spark: SparkSession, 
             "Column town does not exist",
         ),
         (f"SELECT a.city, «b.x» FROM ({COUNTS}) a JOIN ({SUMS}) b ON a.w = b.w", "Column b.x does not exist"),
-        (f"WITH a AS ({COUNTS}), b AS ({SUMS}) SELECT a.city, «b.x» FROM a JOIN b ON a.w = b.w", "Column b.x does not exist"),
+        (
+            f"WITH a AS ({COUNTS}), b AS ({SUMS}) SELECT a.city, «b.x» FROM a JOIN b ON a.w = b.w",
+            "Column b.x does not exist",
+        ),
         (f"SELECT a.city FROM ({COUNTS}) a JOIN «nowhere» b ON a.w = b.w", "nowhere does not exist"),
         # a stream beside windows that do not bound it
         (

@@ -139,7 +139,11 @@ class ComposedLane(CutLane):
             {
                 "views": {self._definition.name: said},
                 TABLES: cut.orders[TABLES],
-                ANSWER: {"rows": rows + change.inserted - change.deleted, "seconds": took, "bytes": self._read_bytes},
+                ANSWER: {
+                    "rows": rows + change.inserted - change.deleted,
+                    "seconds": took,
+                    "bytes": self._read_bytes,
+                },
                 _PROGRESS: {name: asdict(each) for name, each in now.items()},
             },
         )
