@@ -132,6 +132,10 @@ def test_what_a_query_in_from_reads_is_there_first(engine: Engine) -> None:
             "SELECT l.id FROM t l JOIN (SELECT city, count(*) AS n FROM t «GROUP BY» city) r ON l.city = r.city",
             "A query that aggregates is not supported here yet",
         ),
+        (
+            "SELECT u.city FROM (SELECT city FROM t «UNION» ALL SELECT city FROM t) u JOIN t USING (city)",
+            "A UNION ALL is not supported here yet",
+        ),
     ],
 )
 def test_mistakes_are_where_they_were_written(engine: Engine, marked: str, message: str) -> None:
