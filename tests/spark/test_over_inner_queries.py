@@ -181,8 +181,8 @@ def test_a_view_is_added_and_dropped_while_the_run_goes_on(engine: Engine, tmp_p
     ("marked", "message"),
     [
         (
-            f"SELECT a.city FROM ({COUNTS}) a JOIN (SELECT «town», window(ts, '10 minutes') AS w, count(*) AS n FROM t "
-            "GROUP BY town, window(ts, '10 minutes')) b ON a.w = b.w",
+            f"SELECT a.city FROM ({COUNTS}) a JOIN (SELECT town, window(ts, '10 minutes') AS w, count(*) AS n FROM t "
+            "GROUP BY «town», window(ts, '10 minutes')) b ON a.w = b.w",
             "Column town does not exist",
         ),
         (f"SELECT a.city, «b.x» FROM ({COUNTS}) a JOIN ({SUMS}) b ON a.w = b.w", "Column b.x does not exist"),
