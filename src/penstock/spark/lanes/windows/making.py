@@ -315,8 +315,8 @@ def _counted(
     for each in staged:
         said.setdefault(each.view, SaidWindows()).add(each.said)
     counts = {name: own.counts() for name, own in said.items()}
-    for name, each in zip(names, waited, strict=True):
-        counts[name] = _sum(counts.get(name, ViewCounts()), each.counts)
+    for name, own_waiting in zip(names, waited, strict=True):
+        counts[name] = _sum(counts.get(name, ViewCounts()), own_waiting.counts)
     for result in (each for each in made if each.view):
         # the groups before HAVING are no rows of the view
         rows = sum(file.rows for file in result.files)
