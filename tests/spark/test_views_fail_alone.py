@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +82,7 @@ def _engine(
 
 
 def _right(spark: SparkSession, data: Path, run: Run, names: list[str], views: dict[str, str]) -> None:
-    wanted = expected(spark, data, {name: text for name, text in views.items()})
+    wanted = expected(spark, data, {name: text for name, text in views.items() if name in names})
     for name in names:
         found = [
             {key: each for key, each in row.items() if key != "corrected_after_final"}
@@ -114,7 +111,7 @@ def test_what_is_available_is_answered_beside_views_that_fail_and_these_are_made
     for files in (range(1, 4), range(4, 6)):
         write(data, files)
         run = _engine(spark, data, ALL, touchy).start(out, trigger=Trigger.available_now())
-        with pytest.raises(StreamFailedError, match="^some views are incomplete: ") as failed:
+        with pytest.raises(StreamFailedError, match=r"^some views are incomplete: ") as failed:
             run.await_termination(300)
         run.stop()
         told = str(failed.value)
@@ -135,6 +132,7 @@ def test_what_is_available_is_answered_beside_views_that_fail_and_these_are_made
             assert f"view {name}" in shown
             assert WORDS in shown
         _right(spark, data, run, SOUND, ALL)
+        assert verify(out).faults == []
     layout = Layout.of(out, None)
     assert list(layout.waiting_rows("orders.running.0.results").iterdir())
     mended.touch()
@@ -160,10 +158,9 @@ def test_a_run_goes_on_beside_a_view_that_fails_and_answers_it_once_it_can(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     data, out, mended = tmp_path / "data", tmp_path / "out", tmp_path / "mended"
-    views = {
-        name: ALL[name]
-        for name in ("sick_running", "sound_running", "sick_window", "sound_window", "over_sick")
-    }
+    names = ("sick_running", "sound_running", "sick_window", "sound_window", "over_sick")
+    # the first file is in several windows: these are answered at once
+    views = {name: ALL[name].replace("200 days", "20 days") for name in names}
     write(data, range(1))
     run = _engine(spark, data, views, _touchy(mended, 0), idle_seconds=0).start(out)
     try:
@@ -203,7 +200,7 @@ def test_a_view_is_replaced_by_one_that_works(spark: SparkSession, tmp_path: Pat
     run = _engine(spark, data, views, _touchy(tmp_path / "never", 0)).start(
         out, trigger=Trigger.available_now()
     )
-    with pytest.raises(StreamFailedError, match="view sick_running: function touchy raised"):
+    with pytest.raises(StreamFailedError, match=r"view sick_running: function touchy raised"):
         run.await_termination(300)
     run.stop()
     views["sick_running"] = "SELECT /*+ BACKFILL */ name, count(*) + 0 AS n FROM orders GROUP BY name"
@@ -261,7 +258,7 @@ def test_views_with_lanes_of_their_own_fail_alone(spark: SparkSession, tmp_path:
             }
         run.stop()
         names = [name for name in views if is_mended or name.startswith("sound")]
-        wanted = expected(spark, data, views)
+        wanted = expected(spark, data, {name: views[name] for name in names})
         for name in names:
             assert values([row.asDict() for row in run.results(name).collect()]) == wanted[name], name
     assert len(got) == len(wanted["sound_selection"])

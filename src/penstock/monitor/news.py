@@ -74,6 +74,7 @@ _WORDS = {
     "view_retried": "failed, retrying",
     "view_failed": "failed; not answered until the next start",
     "view_back": "answered again",
+    "view_left": "dropped or redefined while it failed; what was kept for it is deleted",
     "sink_began": "sink begun",
     "sink_retried": "failed, retrying",
     "sink_failed": "failed; its rows wait for the next start",

@@ -50,7 +50,7 @@ TROUBLE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], Non
     "lane_back": _back,
 }
 #: likewise of events of one of its views: given what is known of that
-_OF_VIEWS = {"view_retried": _retried, "view_failed": _failed, "view_back": _back}
+_OF_VIEWS = {"view_retried": _retried, "view_failed": _failed, "view_back": _back, "view_left": _back}
 
 
 def _of_view(lane: dict[str, Any], event: Mapping[str, Any]) -> None:

@@ -63,6 +63,11 @@ class StoppedViews:
     def __contains__(self, view: str) -> bool:
         return view in self._views
 
+    @property
+    def names(self) -> list[str]:
+        """The views."""
+        return list(self._views)
+
     def is_due(self, view: str) -> bool:
         """Whether a view is answered by the next cut: it is not stopped, or its wait is over."""
         known = self._views.get(view)
@@ -118,12 +123,16 @@ class StoppedViews:
             known.retries.succeeded()
 
     def forget(self, views: Collection[str]) -> None:
-        """These are dropped, or defined otherwise: they are tried as any other."""
-        self._views = {name: each for name, each in self._views.items() if name not in views}
+        """Records that these are dropped, or defined otherwise, if they were stopped: they are tried as any other."""
+        gone = {name: each for name, each in self._views.items() if name in views}
+        self._views = {name: each for name, each in self._views.items() if name not in gone}
+        for view, each in gone.items():
+            fields = {"stream": self._stream, "part": self._part, "lane": self._lane, "view": view}
+            self._events.record("view_left", **fields, kept_rows=each.kept_rows)
 
-    def forget_all_but(self, views: Collection[str]) -> None:
-        """Likewise of the others."""
-        self.forget(self._views.keys() - set(views))
+    def retain(self, views: Collection[str]) -> None:
+        """Forgets all others: what stopped them was not published."""
+        self._views = {name: each for name, each in self._views.items() if name in views}
 
     def _put(self, view: str, stopped: _Stopped) -> None:
         self._views = {**self._views, view: stopped}

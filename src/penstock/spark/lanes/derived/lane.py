@@ -191,7 +191,7 @@ class DerivedLane(LaneOverView):
         """Lets views that are defined otherwise than those that failed be tried as any other."""
         now = {view.name: view.operator for view in views}
         self._failing = {name: own for name, own in self._failing.items() if now.get(name) == own}
-        self.stopped.forget_all_but(self._failing)
+        self.stopped.forget([name for name in self.stopped.names if name not in self._failing])
 
     def _published(self, answered: Sequence[str]) -> None:
         for view in answered:

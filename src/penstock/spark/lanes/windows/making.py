@@ -140,7 +140,7 @@ class ResultMaking:
         """
         document = WAITING_ROWS.read(self._document)
         self._waiting = {} if document is None else dict(map(_read, document["views"]))
-        self._stopped.forget_all_but([place.view for place in self._waiting])
+        self._stopped.retain([place.view for place in self._waiting])
         for place, each in self._waiting.items():
             if place.view not in self._stopped:
                 self._stopped.remember(place.view, each.rows)
