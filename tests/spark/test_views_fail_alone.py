@@ -122,7 +122,8 @@ def test_what_is_available_is_answered_beside_views_that_fail_and_these_are_made
         assert sorted(event["view"] for event in run.events("view_failed")) == SICK
         assert {event["cause"] for event in run.events("view_failed")} == {"function_failed"}
         assert not run.events("lane_failed")
-        assert not run.events("lane_retried")
+        # with the task that raises Spark now and then ends a worker of another job
+        assert {event["cause"] for event in run.events("lane_retried")} <= {"worker_lost"}
         status = folder_status(out)
         assert status["state"] == "failed"
         states = {row.name: row.state for row in view_rows(status)}
@@ -186,7 +187,7 @@ def test_a_run_goes_on_beside_a_view_that_fails_and_answers_it_once_it_can(
         wait(lambda: values(published(run, "over_sick")) == wanted["over_sick"], run)
     finally:
         run.stop()
-    assert not run.events("lane_retried")
+    assert {event["cause"] for event in run.events("lane_retried")} <= {"worker_lost"}
     assert not run.events("run_failed")
     _right(spark, data, run, ["sick_running", "sound_running", "over_sick"], views)
     for name in sick:
