@@ -87,11 +87,6 @@ class StatusBook:
         """The state of the run."""
         return str(self._document["state"])
 
-    def lane(self, name: str) -> Document:
-        """A copy of what is known of a lane."""
-        with self._lock:
-            return deepcopy(self._document.get("lanes", {}).get(name, {}))
-
     def update(self, **fields: Any) -> None:
         """Sets fields of the document itself."""
         with self._lock:
