@@ -215,7 +215,8 @@ class RunLanes:
     def _input(self, stream: str) -> LaneInput:
         """The log of a stream, or of what a lane publishes."""
         if stream in self._derived:
-            return LaneOutput(stream, self.running[self._derived[stream].source.lane])
+            source = self._derived[stream].source
+            return LaneOutput(stream, self.running[source.lane], source.view)
         query, context = self._queries()[stream], self._context
         return self.keepers.get(stream) or LogKeeper(
             query, self._layout, self._events, context.settings, context.trigger
