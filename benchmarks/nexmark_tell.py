@@ -27,7 +27,11 @@ class Figures(Protocol):
 
     @property
     def long(self) -> Run:
-        """The run over all events."""
+        """The longer run."""
+
+    @property
+    def events(self) -> int:
+        """By which it is longer."""
 
     @property
     def rate(self) -> float | None:
@@ -45,7 +49,7 @@ Measured = Mapping[str, Mapping[str, Figures]]
 def tell(measured: Measured, together: Figures, events: int) -> None:
     """Prints the table."""
     head, *lines = rows(measured)
-    table = Table(title=f"Nexmark, {events:,} events of all streams, {os.cpu_count()} cores")
+    table = Table(title=f"Nexmark, {os.cpu_count()} cores; all together over {events:,} events")
     for column in head:
         table.add_column(column, justify="left" if column.endswith("by") or column == "query" else "right")
     for line in lines:
@@ -59,12 +63,12 @@ def rows(measured: Measured) -> Iterator[list[str]]:
     """The lines of the table, the head first."""
     sides = [side for side in SIDES if any(side in each for each in measured.values())]
     yield (
-        ["query"]
+        ["query", "further events"]
         + [f"{SIDES[side]}{what}" for side in sides for what in (" by", ", events/s", ", core s a million")]
         + [f"times {SIDES[side]}" for side in sides[1:]]
     )
     for name, each in measured.items():
-        line = [f"{name}*" if name in WITHOUT_ANCHOR else name]
+        line = [f"{name}*" if name in WITHOUT_ANCHOR else name, f"{each['penstock'].events:,}"]
         for side in sides:
             figures = each[side]
             line += ["not answered" if figures.long.seconds is None else figures.long.way]
@@ -102,7 +106,7 @@ def write_docs(measured: Measured, together: Figures, events: int) -> None:
     head, *lines = rows(measured)
     table = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines)]
     picture = "![Events a second of each query on Penstock, Spark and PyFlink](nexmark.png)"
-    told = f"{events:,} events, {os.cpu_count()} cores."
+    told = f"{os.cpu_count()} cores; all queries together over {events:,} events."
     page.write_text(
         "\n".join(
             [

@@ -141,7 +141,7 @@ def lanes(views: int, attributes: int, batches: int, rows: int) -> Lanes:
         event_time="ts",
         derived=None,
         settings=Settings(),
-        windows=PaneProgram("ts", (panes,), views, 2),
+        windows=PaneProgram("ts", (panes,), 2),
     )
     plans = tuple(
         WindowPlan(

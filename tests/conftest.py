@@ -20,6 +20,7 @@ from penstock.spark.storage import ledgers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.spark.storage.layout import Layout
     from penstock_lab.servers.cluster import StandaloneCluster
     from penstock_lab.servers.kafka import KafkaBroker
     from penstock_lab.servers.mariadb import MariaDBServer
@@ -213,6 +214,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """The folders of a run, opened; many tests have such of their own."""
+    from penstock.spark.storage.layout import Layout
+
+    made = Layout(tmp_path / "out", tmp_path / "checkpoint")
+    made.open()
+    return made
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from engine_cases import orders
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 ROWS, GROUPS = 4_500, 3
 DERIVED = {"long_name": "SELECT * FROM orders WHERE octet_length(name) > 4 AND amount < 200"}
@@ -31,10 +31,7 @@ def write_pages(folder: Path, files: int, compression: str, seed: int) -> list[P
 
 def run_on(engine: Engine, output: Path) -> Run:
     """Answers what is there."""
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(engine, output, seconds=None)
 
 
 def places(run: Run) -> set[Place]:

@@ -214,6 +214,11 @@ def orders(draw: st.DrawFn, plan: JoinPlan, keyless: bool) -> JoinOrder:
     return JoinOrder(tuple(found))
 
 
+def looks_up(plan: JoinPlan) -> bool:
+    """Whether the last input is an optional static table: rows without a partner stay."""
+    return bool(plan.optional) and not plan.has_optional_stream
+
+
 def sort_keys(plan: JoinPlan, number: int, keyless: bool = False) -> list[int | None]:
     """By what an input is sorted; first by what no tuple is left out for lack of that may be in a row.
 
@@ -224,12 +229,12 @@ def sort_keys(plan: JoinPlan, number: int, keyless: bool = False) -> list[int | 
     """
     every = [key for key, each in enumerate(plan.keys) if each.columns[number] is not None]
     left_out: list[int | None] = []
-    if plan.optional and number not in plan.optional and (plan.looks_up or len(plan.inputs) > 2):
+    if plan.optional and number not in plan.optional and (looks_up(plan) or len(plan.inputs) > 2):
         others = [other for other in range(len(plan.inputs)) if other not in (number, *plan.optional)]
         left_out += [key for key in every if not any(plan.keys[key].columns[other] for other in others)]
     whole: list[int | None] = [key for key in every if key not in left_out]
     by_time: list[int | None] = [None] if keyless or not whole else []
-    return [*whole, *by_time, *([] if plan.looks_up else left_out)]
+    return [*whole, *by_time, *([] if looks_up(plan) else left_out)]
 
 
 def table_of(plan: JoinPlan, number: int, tuples: Sequence[Tuple], numbers: Sequence[int]) -> pa.Table:
@@ -416,7 +421,7 @@ def expected_left_joined(case: Case, limits: Sequence[int]) -> Iterator[Counter[
             row = tuple(value for _, own in combination for value in own)
             partners = [known for each, known in there[right] if matches(plan, [*tuples, each])]
             time = tuples[plan.anchor].time
-            is_due = plan.looks_up or time is None or time <= limit
+            is_due = looks_up(plan) or time is None or time <= limit
             nothing = (None,) * len(plan.inputs[right].columns)
             if plan.is_as_of:
                 alone = [nothing] if plan.kind is OptionalJoin.LEFT_AS_OF else []

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from engine_cases import put_file
 from penstock import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 COLUMNS = "id BIGINT, amount INT, price DOUBLE, exact DECIMAL(20, 3), name STRING, seen TIMESTAMP"
 
@@ -56,10 +56,7 @@ def engine(
 
 
 def finished(made: Engine, out: Path, *, ended: bool = False) -> Run:
-    run = made.start(out, trigger=Trigger.available_now(ended=ended))
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(made, out, ended=ended, seconds=None)
 
 
 def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:

@@ -58,7 +58,7 @@ def envelopes(gap: int, own: Sequence[Tuple], keyed: bool) -> list[Envelope]:
         offset=0,
         gap=gap,
     )
-    stage = PaneStage(PaneProgram("ts", (plan,), 0, 1))
+    stage = PaneStage(PaneProgram("ts", (plan,), 1))
     for part in (own[: len(own) // 2], own[len(own) // 2 :]):
         key, time, value = zip(*part, strict=True) if part else [()] * 3
         columns = {"key": pa.array(key, pa.string()), "ts": pa.array(time, pa.timestamp("us", "UTC"))}

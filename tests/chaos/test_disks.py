@@ -16,6 +16,7 @@ from forms import ALL
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(1_800)]
 
@@ -56,9 +57,7 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, tmp_path: Path, disk: Pa
             until(lambda: run.status().streams["orders"].tuples == orders.rows, run.events)
     finally:
         run.stop()
-    run = Engine(spark).execute(orders.script()).start(disk / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(Engine(spark).execute(orders.script()), disk / "out", seconds=None)
     orders.assert_answered(disk / "out")
 
 

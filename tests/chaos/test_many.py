@@ -23,6 +23,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(7_200)]
 
@@ -78,9 +79,7 @@ def test_many_window_views(spark: SparkSession, tmp_path: Path) -> None:
     orders.feed(3)
     engine = Engine(spark).execute(orders.script(views))
     for _ in range(2):
-        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run_to_end(engine, tmp_path / "out", seconds=None)
         orders.feed(1)
     tuples = pa.concat_tables(orders.tables[:-1])
     layout = Layout.of(tmp_path / "out", None)

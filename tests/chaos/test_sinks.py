@@ -22,9 +22,9 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.failpoints import NAMES, SINK_NAMES
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.postgres import PostgresServer
+from whole_runs import run_to_end
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 catalogs = pytest.importorskip("pyiceberg.catalog", reason="the package pyiceberg is not installed")
@@ -92,9 +92,7 @@ def test_a_stop_waits_for_a_sink_and_a_batch_that_it_did_not_take_is_handed_over
     engine = Engine(spark).execute(orders.script(SELECTIONS))
     engine.sink("large", lambda rows, _: given.update(row.id for row in rows.select("id").collect()))
     orders.feed(1)
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     orders.assert_answered(tmp_path / "out", SELECTIONS)
     large = {key for key, view in folder_bag(tmp_path / "out", "orders", by_manifest=True) if view == "large"}
     assert large & set(orders.tables[0].column("id").to_pylist())

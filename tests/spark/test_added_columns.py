@@ -30,6 +30,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
 
@@ -183,9 +184,7 @@ def test_the_last_batch_of_before_is_repeated_with_the_wider_table(
 
     write(data, "parquet", range(3, 4), wide=True)
     engine = Engine(spark).execute(script(WIDE, source, SELECTIONS)).sink("large", take)
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
+    run = run_to_end(engine, out)
     every_tuple(spark, 3, 4).createOrReplaceTempView("orders")
     assert_whole(spark, run, SELECTIONS)
     # a sink begins with the first published row

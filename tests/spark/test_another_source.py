@@ -15,7 +15,7 @@ from penstock.spark.reporting.catalog import PARTS, known_catalog
 from penstock.spark.reporting.known_streams import refuse_another_source
 from penstock.spark.storage.formats import BINDING, CATALOG
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +34,7 @@ def _answered(spark: SparkSession, folder: Path, output: Path, groups: int) -> d
         f"CREATE TABLE s USING parquet OPTIONS (path '{folder}');\n"
         f"CREATE VIEW n AS SELECT k % {groups} AS g, count(*) AS n FROM s GROUP BY k % {groups};"
     )
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, output, seconds=None)
     return {row["g"]: row["n"] for row in run.results("n").collect()}
 
 

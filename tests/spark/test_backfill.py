@@ -45,6 +45,7 @@ from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.past import CannotReadAgainError, Past
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -299,10 +300,7 @@ def test_a_view_over_a_topic_is_made_whole_from_its_offsets(
         kafka.produce(topic, lines[::2], 0)
         kafka.produce(topic, lines[1::2], 1)
         sent.extend(lines)
-        run = Engine(spark).execute(table).add_views(views).start(out, trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
-        return run
+        return run_to_end(Engine(spark).execute(table).add_views(views), out, seconds=None)
 
     run_over(range(1_000))
     views["counts"] = sql

@@ -14,6 +14,7 @@ from engine_cases import orders, script, write_orders
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -22,10 +23,7 @@ DAY = 86_400
 
 
 def _run(spark: SparkSession, text: str, output: Path) -> Run:
-    run = Engine(spark, settle_seconds=0).execute(text).start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(Engine(spark, settle_seconds=0).execute(text), output, seconds=None)
 
 
 def _ids(run: Run) -> list[int]:

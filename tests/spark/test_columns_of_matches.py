@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -70,13 +70,6 @@ def engine_over(spark: SparkSession, folder: Path, kind: str = "parquet", **sett
     )
 
 
-def answer(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
-    return run
-
-
 def counted(frame: DataFrame) -> Counter[str]:
     return Counter(str(row) for row in frame.collect())
 
@@ -95,7 +88,7 @@ def test_rows_are_sparks_whatever_is_stored(
         write(tmp_path / "in", number, kind=kind)
     engine = engine_over(spark, tmp_path / "in", kind, compact_every_batches=2)
     views = {name: text for name, text in VIEWS.items() if name not in left_out}
-    run = answer(engine.add_views(views), tmp_path / "out")
+    run = run_to_end(engine.add_views(views), tmp_path / "out")
     wanted = (
         ["id", "Price", "place", "at time"]
         if left_out
@@ -117,7 +110,7 @@ def test_rows_are_sparks_whatever_is_stored(
 def test_a_list_without_columns_stores_none(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, 8)
     engine = engine_over(spark, tmp_path / "in").view("rule", "SELECT 1 AS one FROM t WHERE id < 6")
-    run = answer(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     assert stored(tmp_path / "out") == [[]]
     assert [row.one for row in run.results("rule").collect()] == [1] * 6
     assert run.matches("t").count() == 6
@@ -126,7 +119,7 @@ def test_a_list_without_columns_stores_none(spark: SparkSession, tmp_path: Path)
 def test_a_list_that_reads_more_is_another_definition(spark: SparkSession, tmp_path: Path) -> None:
     def rule(text: str, number: int) -> Run:
         write(tmp_path / "in", number, 4)
-        return answer(engine_over(spark, tmp_path / "in").view("rule", text), tmp_path / "out")
+        return run_to_end(engine_over(spark, tmp_path / "in").view("rule", text), tmp_path / "out")
 
     first = "SELECT id, word FROM t WHERE id >= 0"
     assert rule(first, 0).results("rule").count() == 4
@@ -160,7 +153,7 @@ def test_a_column_that_is_added_makes_no_definition(spark: SparkSession, tmp_pat
         (tmp_path / "in").mkdir(exist_ok=True)
         pq.write_table(table, tmp_path / "in" / f"{number}.parquet")
         engine = Engine(spark).execute(declared.format(columns, tmp_path / "in")).add_views(views)
-        run = answer(engine, tmp_path / "out")
+        run = run_to_end(engine, tmp_path / "out")
     assert sorted(row.r for row in run.results("rounded").collect()) == [0, 1]
     assert sorted((row.s.id, row.s.round, row.s.größe) for row in run.results("all").collect()) == [
         (0, None, None),
@@ -171,10 +164,10 @@ def test_a_column_that_is_added_makes_no_definition(spark: SparkSession, tmp_pat
 def test_a_tuple_keeps_what_another_view_reads(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, 8)
     first = {"ids": "SELECT id FROM t WHERE id >= 0"}
-    answer(engine_over(spark, tmp_path / "in").add_views(first), tmp_path / "out")
+    run_to_end(engine_over(spark, tmp_path / "in").add_views(first), tmp_path / "out")
     write(tmp_path / "in", 1, 8)
     both = {**first, "words": "SELECT word FROM t WHERE id >= 0"}
-    run = answer(engine_over(spark, tmp_path / "in").add_views(both), tmp_path / "out")
+    run = run_to_end(engine_over(spark, tmp_path / "in").add_views(both), tmp_path / "out")
     assert stored(tmp_path / "out") == [["id"], ["id", "word"]]
     assert sorted((row.id, row.word) for row in run.matches("t").collect()) == [
         (each, None if each < 8 else f"w{each}") for each in range(16)
@@ -188,7 +181,7 @@ def test_a_tuple_keeps_what_another_view_reads(spark: SparkSession, tmp_path: Pa
 def test_tuples_that_were_not_stored_whole_are_no_table(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, 8)
     engine = engine_over(spark, tmp_path / "in").add_views({"few": VIEWS["few"], "town": VIEWS["town"]})
-    answer(engine, tmp_path / "out")
+    run_to_end(engine, tmp_path / "out")
     message = "Some tuples of t in .*/out have no id, Price, word, place, at time, extra, seen: a results folder has"
     with pytest.raises(InputError, match=message):
         engine.backtest("few", over=tmp_path / "out")
@@ -202,7 +195,7 @@ def test_the_quarantine_has_whole_records(spark: SparkSession, tmp_path: Path) -
 
     write(tmp_path / "in", 0, 8)
     engine = engine_over(spark, tmp_path / "in").function("is_fine", is_fine, "BOOLEAN")
-    run = answer(engine.view("rule", "SELECT id FROM t WHERE is_fine(id)"), tmp_path / "out")
+    run = run_to_end(engine.view("rule", "SELECT id FROM t WHERE is_fine(id)"), tmp_path / "out")
     assert run.results("rule").count() == 7
     (record,) = pq.read_table(tmp_path / "out/quarantine/t").column("record").to_pylist()
     assert json.loads(record)["word"] == "w5"

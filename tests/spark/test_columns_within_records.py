@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import SqlError, UnsupportedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -56,10 +56,7 @@ def rows(frame: DataFrame) -> Counter[tuple[object, ...]]:
 
 
 def ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine, out, ended=True, seconds=600)
 
 
 def _records(seed: int, number: int) -> list[str]:

@@ -32,7 +32,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -120,13 +120,6 @@ def _put(folder: Path, number: int, parts: int = 1) -> pa.Table:
     return put_rides(folder, number, ROWS // parts, 1_700_000_000 + number * seconds, seconds)
 
 
-def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
-    return run
-
-
 def _counts(run: Run, view: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for cut in run.events("cut"):
@@ -148,7 +141,7 @@ def test_what_is_released_is_what_spark_says(spark: SparkSession, tmp_path: Path
     engine = _engine(spark, tmp_path)
     tables = [_put(tmp_path, number, 2) for number in range(6 if ALL else 2)]
     engine.add_views({name: f"SELECT /*+ DEADLINE('1 hour') */ {text}" for name, text in texts.items()})
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     pq.write_table(pa.concat_tables(tables), tmp_path / "all.parquet")
     spark.read.parquet(str(tmp_path / "all.parquet")).createOrReplaceTempView("rides")
     for name, text in texts.items():
@@ -170,7 +163,7 @@ def test_every_window_is_accounted_for_once_over_restarts_and_overload(
     told: Counter[str] = Counter()
     for number in range(2):
         _put(tmp_path, number)
-        run = _answered(engine, tmp_path / "out")
+        run = run_to_end(engine, tmp_path / "out")
         told += _counts(run, "v")
     created = told["created"]
     # windows that were answered with what was there at the end of the first run are not told again
@@ -210,7 +203,7 @@ def test_a_window_that_the_users_code_refuses_is_told_and_the_stream_goes_on(
         "SELECT /*+ DEADLINE('1 hour') */ k, window(ts, '1 second') AS w, refusing(x) AS n FROM rides GROUP BY 1, 2",
     )
     table = _put(tmp_path, 0, PARTS)
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     hit = pc.floor_temporal(table.filter(pc.equal(table["x"], 7))["ts"], unit="second")
     failed = run.misses("v").collect()
     assert {row.outcome for row in failed} == {"failed"}
@@ -275,7 +268,7 @@ def test_a_publication_that_takes_longer_than_it_was_taken_to_is_told(
 
     _put(tmp_path, 0)
     monkeypatch.setattr(Publisher, "publish", slow)
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     late = run.events("released_late")
     assert {each["view"] for each in late} == {"v"}
     assert sum(each["windows"] for each in late) == _counts(run, "v")["released"]
@@ -405,11 +398,11 @@ def test_windows_that_wait_for_late_tuples_keep_their_bound(spark: SparkSession,
     )
     assert "Penstock learns so that the share of missing tuples is below 0.02 for 90 % of the groups" in told
     moments = _disordered(tmp_path, 0, 24)
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     known = folder_status(tmp_path / "out")["views"]["counted"]["standing"]
     assert known["promised"]
     moments = np.append(moments, _disordered(tmp_path, 24, 48))
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     last = moments.max()
 
     def off(view: str) -> float:

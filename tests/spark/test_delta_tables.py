@@ -18,6 +18,7 @@ from penstock.errors import ConnectionFailedError, PenstockError, SqlError, Unkn
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -56,10 +57,7 @@ def append(path: Path, first: int, number: int, partitions: Sequence[str] = ("ci
 
 
 def ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine, out, seconds=600)
 
 
 def rows(frame: DataFrame) -> Counter[tuple[object, ...]]:

@@ -26,14 +26,13 @@ from penstock.monitor.problems import problem_lines
 from penstock.spark.engine import Engine
 from penstock.spark.publication import publish
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
 
 def _answers(engine: Engine, output: Path, views: dict[str, str]) -> dict[str, object]:
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, output, seconds=None)
     return {name: rows(run.results(name)) for name in views}
 
 
@@ -88,9 +87,7 @@ def test_any_streaming_dataframe_and_views_on_views(spark: SparkSession, tmp_pat
 def test_expression_that_raises_is_counted_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "in", files=1, rows=3_000)
     engine = Engine(spark).execute(script(tmp_path / "in", DERIVED_VIEWS))
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
     raising = tuples.where("amount = 0 AND name <> 'south'").count()
     assert raising > 0
@@ -117,9 +114,7 @@ def test_views_come_and_go_by_batch(
             engine.view("large", "SELECT * FROM orders WHERE amount > 990")
 
     after_each_batch(monkeypatch, change)
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run_to_end(engine, tmp_path / "out", seconds=None)
     assert seen == list(range(6))
     tuples = spark.read.schema(COLUMNS).parquet(str(tmp_path / "in"))
     bag = folder_bag(tmp_path / "out", "orders", by_manifest=True)
@@ -299,9 +294,7 @@ def test_parquet_files_of_any_nullability_name_and_age(spark: SparkSession, tmp_
         "CREATE VIEW far AS SELECT id FROM t WHERE at > TIMESTAMP '2020-01-01' OR at IS NULL;"
         "CREATE VIEW old AS SELECT id FROM t WHERE at < TIMESTAMP '1900-01-01' AND id >= 0;"
     )
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     assert run.await_termination()
     assert sorted(row.id for row in run.results("FAR").collect()) == [0, 10, 20, 21]
     assert sorted(row.id for row in run.results("old").collect()) == [1, 11]
@@ -339,9 +332,7 @@ def test_row_groups_are_skipped_by_statistics_and_nothing_is_missed(
         f"CREATE TABLE sorted ({columns}) USING parquet OPTIONS (path '{tmp_path / 'in'}')"
     )
     engine.add_views({name: f"SELECT * FROM sorted WHERE {text}" for name, text in conditions.items()})
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     # Spark's own pushdown believes statistics that leave NaN out, and would miss it
     spark.conf.set("spark.sql.parquet.filterPushdown", "false")
     for name, text in conditions.items():

@@ -19,8 +19,8 @@ from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
 from penstock.spark.recovery.messages import quoted
 from penstock.sql.conditions.bind import bind_selections
-from penstock.trigger import Trigger
 from penstock_lab.generators.queries import QueryGenerator
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -53,9 +53,7 @@ def test_engine_selects_what_spark_selects(spark: SparkSession, tmp_path: Path, 
     )
     engine.add_views({name: f"SELECT * FROM tuples WHERE {text}" for name, text in conditions.items()})
     assert ("fast path" in engine.explain()) is not needs_spark
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
 
     found: dict[str, set[int]] = defaultdict(set)
     for row in run.matches("tuples").select("row_number", "queries").collect():

@@ -30,6 +30,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 START = 1_700_000_000_000_000
 COLUMNS = "ts TIMESTAMP, key BIGINT, name STRING, value DOUBLE, price DECIMAL(10,2)"
@@ -203,9 +204,7 @@ def test_a_checkpoint_goes_on_after_the_end_of_a_run(spark: SparkSession, tmp_pa
     data, out = write(tmp_path / "data", range(4)), tmp_path / "out"
     for more in (range(0), range(4, 8)):
         write(data, more)
-        run = engine_on(spark, data).add_views(VIEWS).start(out, trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine_on(spark, data).add_views(VIEWS), out, seconds=None)
     for name, sql in VIEWS.items():
         assert_equal_to_spark(spark, run.results(name), [data], sql)
 

@@ -20,8 +20,8 @@ from penstock.operators.ingest.event_times import EpochTimes
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.spark.sources.event_times import stored_times
-from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -102,10 +102,7 @@ def _static(spark: SparkSession, folder: Path, kind: str, form: str) -> DataFram
 
 
 def _ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine, out, ended=True, seconds=600)
 
 
 def _usable(text: str) -> str:

@@ -20,7 +20,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -104,9 +104,7 @@ def test_a_damaged_log_keeps_the_lane_waiting_and_costs_no_window(
     assert _count(out, "v", "failed") == 0
     for path, content in whole.items():
         put_file(path, partial(_write, content))
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
+    run = run_to_end(engine, out)
     assert _count(out, "v", answered) == 3
     assert [row.n for row in run.results("v").collect()] == [40, 40, 40]
 
@@ -127,9 +125,7 @@ def test_a_worker_that_is_lost_costs_no_late_answer(spark: SparkSession, tmp_pat
     engine = _engine(spark, tmp_path, leaving=leaving)
     engine.view("v", f"SELECT /*+ {HASTY} */ {WINDOW}, leaving(x) AS n FROM rides GROUP BY 1")
     _put(tmp_path, 0)
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out")
     assert died.exists()
     assert [row.n for row in run.results("v").orderBy("w").collect()] == [40, 20]
     assert not run.events("late_abandoned")
@@ -149,9 +145,7 @@ def test_a_worker_that_is_lost_every_time_is_the_matter_of_its_window(
         engine.view(name, f"SELECT /*+ {hints} */ {WINDOW}, leaving(x) AS n FROM rides GROUP BY 1")
     _put(tmp_path, 0)
     out = tmp_path / "out"
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
+    run = run_to_end(engine, out)
     for name in ("prompt", "owed"):
         assert [row.n for row in run.results(name).collect()] == [20]
     (failed,) = run.misses("prompt").collect()

@@ -24,6 +24,7 @@ from penstock.errors import CheckpointError, InputError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -160,9 +161,7 @@ def test_a_sink_whose_own_server_is_away_is_named_and_given_the_batch_again(
     engine.execute(script(tmp_path / "in", {"v": "SELECT * FROM orders WHERE amount > 900"}))
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        run = engine.sink("v", post).start(tmp_path / "out", trigger=Trigger.available_now())
-        run.await_termination(300)
-        run.stop()
+        run = run_to_end(engine.sink("v", post), tmp_path / "out")
     assert taken == [0, 0]
     (retried,) = run.events("sink_retried")
     assert retried["cause"] == "sink_failed"

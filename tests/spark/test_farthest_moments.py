@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.engine import Engine
 from penstock.spark.tasks.worker import TOO_LATE
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -60,9 +60,7 @@ def test_the_farthest_moments_stop_nothing(spark: SparkSession, tmp_path: Path) 
         f"OPTIONS (path '{tmp_path / name}', event_time 'at', max_files_per_trigger '1');"
         for name in ("s", "o")
     )
-    run = Engine(spark).execute(tables + VIEWS).start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(Engine(spark).execute(tables + VIEWS), tmp_path / "out", seconds=None)
     status = run.status().streams["s"].to_dict()
     assert status["unusable_times"] == 2 * len(FUTURE)
     assert status["quarantined"] == {TOO_LATE: 2 * len(EARLY)}

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Engine
 from penstock.errors import UnsupportedError
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +33,7 @@ def test_a_field_of_a_variant_is_selected_as_it_is_compared(spark: SparkSession,
         UnsupportedError, match=r"max of STRUCT<.*> is not supported yet. Take it of each field.*\.`at`\)"
     ):
         engine.view("latest", "SELECT max(struct(at, id)) AS m FROM events GROUP BY window(at, '1 minute')")
-    run = engine.start(str(tmp_path / "out"), trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, str(tmp_path / "out"), ended=True, seconds=None)
     assert run.results("big").collect() == [("1", 3, "a")]
     assert run.results("over_it").collect() == [(4,)]
     assert run.results("per_size").collect() == [(3, "a")]

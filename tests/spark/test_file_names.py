@@ -18,7 +18,7 @@ from forms import ALL
 from penstock.errors import SqlError, StreamFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -74,10 +74,7 @@ def _table(name: str, kind: str, folder: Path, more: str = "") -> str:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(engine, output, seconds=None)
 
 
 def _ids(run: Run, view: str) -> list[int]:

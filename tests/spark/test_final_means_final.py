@@ -29,6 +29,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -119,9 +120,7 @@ def test_of_a_stream_that_is_stopped_and_resumed(spark: SparkSession, tmp_path: 
     for number in range(FILES):
         write(data, number)
         ended = number == FILES - 1
-        run = engine_on(spark, data).start(tmp_path / "out", trigger=Trigger.available_now(ended=ended))
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine_on(spark, data), tmp_path / "out", ended=ended, seconds=None)
         if number == 0:
             assert run.changes("v").where("NOT is_final AND coverage IS NULL").count() > 0, (
                 "answered all the same"
@@ -137,9 +136,7 @@ def test_a_final_row_that_is_corrected_all_the_same_is_counted_and_told(
     for number in range(FILES):
         write(data, number)
     engine = engine_on(spark, data).view("all", "SELECT * FROM t")
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, out, ended=True, seconds=None)
     assert {row.corrected_after_final for row in run.results("v", final_only=True).collect()} == {False}
     # later than any horizon: the stream was said to have ended
     write(data, FILES, START - int(1.5 * FILES))
@@ -306,9 +303,7 @@ def test_of_a_topic_whose_broker_is_killed(spark: SparkSession, kafka: KafkaBrok
     assert not [said for said in during if said and said["reached"] > said["newest"]], (
         "an outage is no silence"
     )
-    run = engine().start(tmp_path, trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine(), tmp_path, ended=True, seconds=None)
     tuples = spark.createDataFrame(source.sent, COLUMNS)
     assert_final_over(spark, run, tuples, least=early)
     assert early >= 10

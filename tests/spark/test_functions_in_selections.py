@@ -18,8 +18,7 @@ from engine_cases import rows, script, write_orders
 from forms import thinned
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
-from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -93,13 +92,6 @@ def asked(tmp_path: Path) -> Counter[str]:
     return found
 
 
-def answered(found: Engine, output: Path) -> Run:
-    run = found.start(output, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
-    return run
-
-
 def selections(conditions: dict[str, str]) -> dict[str, str]:
     return {name: f"SELECT * FROM orders WHERE {condition}" for name, condition in conditions.items()}
 
@@ -111,7 +103,7 @@ def test_answers_are_those_of_spark(spark: SparkSession, tmp_path: Path, in_scan
     if in_scan:
         del conditions["of_expressions"]
     found = engine(spark, tmp_path, map_in_scan=in_scan)
-    run = answered(found.execute(script(tmp_path / "in", selections(conditions))), tmp_path / "out")
+    run = run_to_end(found.execute(script(tmp_path / "in", selections(conditions))), tmp_path / "out")
     counts = asked(tmp_path)
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
     for name, condition in conditions.items():
@@ -162,7 +154,7 @@ def test_a_row_that_raises_is_quarantined_and_the_stream_goes_on(spark: SparkSes
         "counted": "SELECT window(seen, '1 day') AS w, count(*) AS n FROM orders WHERE picky(id) GROUP BY w"
     }
     found = Engine(spark).function("picky", picky, "BOOLEAN")
-    run = answered(found.execute(script(folder, selections(views) | windows)), tmp_path / "out")
+    run = run_to_end(found.execute(script(folder, selections(views) | windows)), tmp_path / "out")
     tuples = pq.read_table(folder).to_pylist()
     good = [each["id"] for each in tuples if each["id"] % 1_000 != 500 and each["id"] > 100]
     got = {name: sorted(row.id for row in run.results(name).collect()) for name in views}
@@ -205,7 +197,7 @@ def test_the_order_follows_what_was_measured(spark: SparkSession, tmp_path: Path
     found = Engine(spark).function("slow", slow, "BOOLEAN").function("quick", quick, "BOOLEAN")
     text = script(tmp_path / "in", selections({"both": "slow(id) AND quick(id) AND amount >= 0"}))
     text = text.replace("OPTIONS (", "OPTIONS (maxFilesPerTrigger '1', ")
-    run = answered(found.execute(text), tmp_path / "out")
+    run = run_to_end(found.execute(text), tmp_path / "out")
     (changed, *_) = run.events("functions_reordered")
     assert changed["order"] == ["quick(id)", "slow(id)"]
     assert "is predicted to take" in changed["told"]
@@ -222,7 +214,7 @@ def test_the_order_follows_what_was_measured(spark: SparkSession, tmp_path: Path
         found.explain(tmp_path / "elsewhere")
     write_orders(tmp_path / "in", 5, 2_000)
     again = Engine(spark).function("slow", slow, "BOOLEAN").function("quick", quick, "BOOLEAN")
-    run = answered(again.execute(text), tmp_path / "out")
+    run = run_to_end(again.execute(text), tmp_path / "out")
     assert not run.events("functions_reordered"), "the order outlasts the run"
     assert run.events("batch")[0]["function_rows"] < 0.6 * first
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")

@@ -20,7 +20,7 @@ from penstock.spark.analysis.functions import ALLOWED, REFUSED
 from penstock.spark.analysis.gate import computed, queried, stored_schema, tried
 from penstock.spark.results.read import open_results
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,9 +127,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Path:
         f"CREATE TABLE t USING parquet OPTIONS (path '{tmp_path}/in');\n"
         "CREATE VIEW large AS SELECT id, upper(s) AS u FROM t WHERE id + 1 > 2"
     )
-    run = Engine(spark).execute(script).start(str(tmp_path / "out"), trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run_to_end(Engine(spark).execute(script), str(tmp_path / "out"), seconds=None)
     return tmp_path / "out"
 
 

@@ -27,8 +27,8 @@ from penstock.spark.publication.manifests import published_paths
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.stores.durable import sync_folder
-from penstock.trigger import Trigger
 from publishing import shown
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -82,9 +82,7 @@ class Skewed:
 
     def check(self, view: str, text: str) -> None:
         """Compares the view's rows with those that DuckDB finds, after a run that tells what is due at the end."""
-        run = self.engine.start(self._folder / "out", trigger=Trigger.available_now())
-        assert run.await_termination(300)
-        run.stop()
+        run_to_end(self.engine, self._folder / "out")
         layout = Layout.of(self._folder / "out", None)
         paths = sorted(published_paths(layout, "joins.0", f"0/{view}"))
         assert names(paths) == names(shown(layout, "joins.0", layout.results(view)))

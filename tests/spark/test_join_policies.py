@@ -18,7 +18,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.formats import PLAN_STATISTICS
 from penstock.spark.storage.joins import JOINS
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -33,10 +33,7 @@ def run_over(
     spark: SparkSession, inputs: Inputs, output: Path, policy: JoinPolicyName, dwell_seconds: float = 0.0
 ) -> Run:
     engine = Engine(spark, join_policy=policy, plan_dwell_seconds=dwell_seconds).execute(inputs.script())
-    run = engine.add_views(VIEWS).start(output, trigger=Trigger.available_now())
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine.add_views(VIEWS), output, seconds=600)
 
 
 @pytest.mark.long

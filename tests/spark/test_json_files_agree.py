@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from json_records import COLUMNS, good_record, records
 from penstock.spark.engine import Engine
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -47,9 +47,7 @@ def answered(
         "CREATE VIEW narrow AS SELECT * FROM n WHERE id IS NOT NULL;"
         "CREATE VIEW texts AS SELECT s, t FROM n WHERE s ILIKE '%a%' OR s IS NULL;"
     )
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(600)
-    run.stop()
+    run = run_to_end(engine, out, seconds=600)
     rows = Counter((view, *map(repr, row)) for view in views for row in run.results(view).collect())
     aside = Counter(
         (stream, row["record"], row["origin"], row["reason"])

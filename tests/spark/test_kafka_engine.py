@@ -15,8 +15,8 @@ from engine_cases import expected, rows
 from penstock.errors import ConnectionFailedError
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
-from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -88,10 +88,7 @@ def _script(kafka: KafkaBroker, topic: str, more: str = "") -> str:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(engine, output, seconds=None)
 
 
 def _records(spark: SparkSession, kafka: KafkaBroker, topic: str) -> DataFrame:

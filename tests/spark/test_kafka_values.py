@@ -20,6 +20,7 @@ from penstock.spark.run import Run
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
 from penstock_lab.servers.schema_registry import SchemaRegistryServer
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -78,10 +79,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 def ended(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine, out, ended=True, seconds=600)
 
 
 def rows(frame: DataFrame) -> Counter[tuple[object, ...]]:
@@ -287,9 +285,7 @@ def test_a_registry_that_fails_is_asked_again(
             run.await_termination(600)
         run.stop()
         registry.is_failing = False
-        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-        assert run.await_termination(600)
-        run.stop()
+        run = run_to_end(engine, tmp_path / "out", seconds=600)
         assert run.results("every").count() == 10
         assert not aside(tmp_path / "out")
 

@@ -21,9 +21,8 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.results.misses import missed_windows
-from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -72,13 +71,6 @@ def _put(folder: Path, name: int, number: int) -> pa.Table:
     return put_rides(folder, name, ROWS, BEGIN + number * SECONDS, SECONDS)
 
 
-def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
-    return run
-
-
 def _counts(out: Path, view: str) -> dict[str, int]:
     told = folder_status(out)["views"][view]
     losses = ("created", "released", "shed", "missed", "failed", "late", "owed", "abandoned")
@@ -104,7 +96,7 @@ def test_late_answers_are_what_spark_says(spark: SparkSession, tmp_path: Path) -
     engine = _engine(spark, tmp_path)
     tables = [_put(tmp_path, number, number) for number in range(2 if ALL else 1)]
     engine.add_views({name: f"SELECT /*+ {HASTY} */ {text}" for name, text in texts.items()})
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     for name, text in texts.items():
         wanted = multiset(_of_all(spark, tmp_path, tables, text))
         assert wanted
@@ -132,7 +124,7 @@ def test_in_an_overload_every_window_is_answered_once_in_time_or_late(
     tables = []
     for number in range(2):
         tables.append(_put(tmp_path, number, number))
-        run = _answered(engine, tmp_path / "out")
+        run = run_to_end(engine, tmp_path / "out")
     counts = _counts(tmp_path / "out", "v")
     assert counts["late"] > 0
     assert counts["owed"] == counts["abandoned"] == 0
@@ -173,7 +165,7 @@ def test_a_stopped_run_leaves_windows_owed_and_their_answers_hold_what_came_sinc
     assert _counts(tmp_path / "out", "v")["late"] == 0
     assert all(row.answered is None for row in run.misses("v").collect())
     (tmp_path / "gate").touch()
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     assert multiset(run.results("v")) == multiset(_of_all(spark, tmp_path, tables, text))
     assert _counts(tmp_path / "out", "v")["late"] == 6
     # beyond the first window the stream had come half a minute
@@ -236,7 +228,7 @@ def test_a_window_that_fails_late_is_given_up(spark: SparkSession, tmp_path: Pat
     engine = _engine(spark, tmp_path)
     text = f"SELECT /*+ {HASTY} */ window(ts, '1 second') AS w, refusing(x) AS n FROM rides GROUP BY 1"
     table = _put(tmp_path, 0, 0)
-    run = _answered(engine.view("v", text), tmp_path / "out")
+    run = run_to_end(engine.view("v", text), tmp_path / "out")
     hit = pc.unique(pc.floor_temporal(table.filter(pc.equal(table["x"], 7))["ts"], unit="second"))
     counts = _counts(tmp_path / "out", "v")
     assert counts["abandoned"] == len(hit) > 0

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from forms import ALL
 from penstock.spark.engine import Engine
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -45,9 +45,7 @@ def test_long_lines_are_set_aside_by_line(spark: SparkSession, tmp_path: Path) -
         for name, value in splits.items():
             spark.conf.set(name, value)
         engine = Engine(spark, retry_attempts=0, max_record_bytes=most).execute(script)
-        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine, tmp_path / "out", seconds=None)
     finally:
         for name, old in before.items():
             spark.conf.set(name, str(old))

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from damage_cases import quarantined
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -128,9 +129,7 @@ def test_each_record_is_told_once_with_its_line_and_column(spark: SparkSession, 
     script += f"CREATE TABLE part (v INT, k INT, w INT) USING csv OPTIONS (path '{part}', arrival 'came');"
     script += "CREATE VIEW of_part AS SELECT v FROM part WHERE v > 0;"
     engine = Engine(spark, retry_attempts=0).execute(script)
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     aside = quarantined(tmp_path / "out")
     for name, (kind, _, _, _, _, told, rows) in CASES.items():
         reasons = Counter(f"malformed {kind} record: {reason}" for reason in told.values())

@@ -35,7 +35,7 @@ def test_a_batch_of_too_many_matches_is_staged_in_pieces(
         "s",
         1,
         compile_selections(bound.selections),
-        Outcomes.of_views(20),
+        Outcomes.numbered(20),
         ("a", "note"),
         None,
         None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.errors import MistakesError, UnknownNameError
+from penstock.errors import MistakesError, SqlError, UnknownNameError
 from penstock.spark.engine import Engine
 
 pytestmark = pytest.mark.spark
@@ -138,3 +139,21 @@ def test_a_later_script_replaces_a_view_of_an_earlier_one(spark: SparkSession, t
     assert set(engine.views) == {"v", "w"}
     engine.execute("CREATE VIEW x AS SELECT id FROM v; DROP VIEW x; DROP VIEW IF EXISTS y")
     assert set(engine.views) == {"v", "w"}
+
+
+SEVERAL = """CREATE TABLE orders (id INT, city STRING, amount DOUBLE, at TIMESTAMP) USING csv OPTIONS (path '{path}', event_time 'at');
+CREATE TABLE logins (id INT, who STRUCT<name: STRING, age: INT>, at TIMESTAMP) USING json OPTIONS (path '{path}', event_time 'at');
+CREATE VIEW v AS SELECT «cty», «amout» AS amount, lower(«citi») FROM orders
+WHERE «amont» > 3 AND «lenght(city)» > 2 AND city > id;
+CREATE VIEW w AS SELECT window(«att», '1 hour') AS w, sum(«amout») AS s FROM orders WHERE «zzz» = 1 GROUP BY w HAVING max(«amuont») > 3;
+CREATE VIEW j AS SELECT «o.cty», «l.who.nme» FROM orders o JOIN logins l ON «o.idd» = l.id AND l.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR;
+CREATE VIEW s AS SELECT «foo», «bar», city || «id» FROM orders;
+"""
+
+
+def test_all_misspelt_names_of_a_statement_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(MistakesError) as raised:
+        Engine(spark).execute(SEVERAL.format(path=tmp_path / "in").replace("«", "").replace("»", ""))
+    found = [each.text[each.start : each.end] for each in raised.value.mistakes if isinstance(each, SqlError)]
+    assert found == re.findall("«(.*?)»", SEVERAL.replace("«id»", "id")), str(raised.value)

@@ -12,7 +12,7 @@ import pytest
 from penstock import Engine
 from penstock.errors import InputError
 from penstock.spark.results.read import open_results
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +36,7 @@ def test_a_view_s_name_is_no_path_and_no_pattern(spark: SparkSession, tmp_path: 
         "CREATE VIEW `over/it` AS SELECT window(w, '1 minute') AS m, sum(n) AS n FROM `a[b]` GROUP BY m;\n"
     )
     output = tmp_path / "deep" / "out[1]"
-    run = Engine(spark).execute(script).start(str(output), trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(Engine(spark).execute(script), str(output), ended=True, seconds=None)
     for name in NAMES:
         assert open_results(spark, output.resolve(), name).count() == 2
         assert run.results(name).count() == 2

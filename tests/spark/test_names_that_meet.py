@@ -16,6 +16,7 @@ from penstock.spark.results.read_plain import plain_batches, plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -70,10 +71,7 @@ def _engine(spark: SparkSession, folder: Path, columns: str = COLUMNS) -> Engine
 
 
 def _ended(engine: Engine, out: Path, *, ended: bool) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now(ended=ended))
-    assert run.await_termination(600)
-    run.stop()
-    return run
+    return run_to_end(engine, out, ended=ended, seconds=600)
 
 
 @pytest.mark.long

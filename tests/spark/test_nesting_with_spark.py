@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Engine
 from penstock.errors import InputError
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,9 +41,7 @@ def test_views_that_are_nested_300_deep_are_answered(spark: SparkSession, tmp_pa
     }
     script = f"CREATE TABLE t (id INT, s STRING, at TIMESTAMP) USING json OPTIONS (path '{tmp_path}/in', event_time 'at');"
     engine = Engine(spark).execute(script).add_views(views)
-    run = engine.start(str(tmp_path / "out"), trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, str(tmp_path / "out"), ended=True, seconds=None)
     assert {view: run.results(view).count() for view in views} == dict.fromkeys(views, 1)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from forms import thinned
 from penstock.spark.engine import Engine
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -56,9 +56,7 @@ def test_old_dates_are_rebased_where_spark_rebases_them(
             f"CREATE TABLE t ({columns}) USING parquet OPTIONS (path '{folder}');"
             + "".join(f"CREATE VIEW {view} AS {text};" for view, text in VIEWS.items())
         )
-        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine, tmp_path / "out", seconds=None)
         spark.read.schema(columns).parquet(str(folder)).createOrReplaceTempView("t")
         wanted = {view: sorted(map(tuple, spark.sql(text).collect())) for view, text in VIEWS.items()}
     finally:
@@ -84,9 +82,7 @@ def test_nanoseconds_of_parquet_files_are_answered_as_spark_reads_them(
         f"CREATE TABLE t (id BIGINT, moment TIMESTAMP) USING parquet OPTIONS (path '{folder}');"
         "CREATE VIEW late AS SELECT id FROM t WHERE moment > TIMESTAMP '1970-01-01 00:00:01';"
     )
-    run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, tmp_path / "out", seconds=None)
     assert [row.id for row in run.results("late").collect()] == [2]
     assert run.status().streams["t"].quarantined == {"unreadable Parquet file": 1}
     (aside,) = spark.read.parquet(str(tmp_path / "out" / "quarantine" / "t")).collect()

@@ -15,7 +15,7 @@ from penstock.monitor.folder import folder_status
 from penstock.monitor.published import published_files
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -61,9 +61,7 @@ def test_the_pages_sql_leaves_out_rows_that_found_a_partner(
         for name in given:
             engine.execute(f"CREATE TABLE {name} USING parquet OPTIONS (path '{name}', event_time 'ts')")
         engine.view("pairs", "SELECT a.k, b.k AS found FROM a LEFT JOIN b ON a.k = b.k AND b.ts = a.ts")
-        run = engine.start("out", trigger=Trigger.available_now())
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine, "out", seconds=None)
     told = sorted(duckdb.sql(QUERIES["left_join"]).fetchall())
     assert told == sorted((row.k, row.found) for row in run.results("pairs").collect())
     assert told == [(1, 1), (2, None), (3, 3)]
@@ -76,9 +74,7 @@ def test_the_pages_sql_reads_batches_and_published_files(
     (tmp_path / "in").mkdir()
     for number, text in enumerate(FILES):
         (tmp_path / "in" / f"{number}.csv").write_text(f"id,city,amount,at\n{text}")
-    run = Engine(spark).execute(SCRIPT).start("out", trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run_to_end(Engine(spark).execute(SCRIPT), "out", seconds=None)
 
     connection = duckdb.connect()
     assert len(connection.sql(BATCHES).fetchall()) == 2

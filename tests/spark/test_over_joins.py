@@ -19,8 +19,8 @@ from penstock.spark.engine import Engine
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
 from read_results import bag, published
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -47,10 +47,7 @@ WINDOWS = {
 
 def answered(engine: Engine, output: Path, *, ended: bool = False) -> Run:
     """A run over what is there."""
-    run = engine.start(output, trigger=Trigger.available_now(ended=ended))
-    assert run.await_termination(900)
-    run.stop()
-    return run
+    return run_to_end(engine, output, ended=ended, seconds=900)
 
 
 def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str]) -> None:

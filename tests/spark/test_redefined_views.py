@@ -17,7 +17,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -60,10 +60,7 @@ class Story:
 
     def run(self, **views: str) -> Run:
         """Answers what is there with these views, and stops."""
-        run = self.engine(**views).start(self.folder / "out", trigger=Trigger.available_now())
-        assert run.await_termination(300)
-        run.stop()
-        return run
+        return run_to_end(self.engine(**views), self.folder / "out")
 
     def _take(self, rows: DataFrame, _: int) -> None:
         self.taken += [(row.id, row.penstock_definition) for row in rows.collect()]

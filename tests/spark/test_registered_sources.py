@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from gauges import levels
 from installed import install
 from penstock.spark.engine import Engine
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -29,8 +29,6 @@ def test_a_source_of_another_package_is_used_in_a_script(
     for batches in (1, 0):
         engine = Engine(spark, shards=1).execute(SCRIPT)
         assert "fast path" in engine.explain()
-        run = engine.start(tmp_path / "out", trigger=Trigger.available_now())
-        assert run.await_termination(600)
-        run.stop()
+        run = run_to_end(engine, tmp_path / "out", seconds=600)
         assert len(run.events("batch")) == batches
         assert sorted(map(tuple, run.results("high").collect())) == wanted

@@ -113,3 +113,15 @@ def test_a_sink_is_given_as_many_columns_as_it_declares(
     assert f"two has 2 columns (a, b), the query has {given} ({columns})." in told.value.message
     assert underlined(told.value).endswith(query)
     engine.execute(f"{CONSOLE}{TWO}INSERT INTO console {query}; INSERT INTO two SELECT id, city FROM orders")
+
+
+def test_explain_names_each_compared_column_once(spark: SparkSession, tmp_path: Path) -> None:
+    told = (
+        engine_on(spark, tmp_path)
+        .execute(
+            "CREATE VIEW v AS SELECT id FROM orders WHERE amount > 900;"
+            "CREATE VIEW w AS SELECT id FROM orders WHERE city = 'Bern' AND length(city) > 3"
+        )
+        .explain()
+    )
+    assert "\n  compared columns: amount double, city string\n" in told

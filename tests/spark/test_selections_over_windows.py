@@ -21,6 +21,7 @@ from penstock.monitor.overview import view_rows
 from penstock.spark.engine import Engine
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -153,9 +154,7 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     assert set(run.events("views_changed")[-1]["added"]) == set(names)
     assert_shared(run.explain(), *names)
     run.stop()
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, out, ended=True, seconds=None)
     since = f"begun + INTERVAL 1 SECOND > timestamp_micros({newest})"
     for name, wanted in expected(spark, data, views).items():
         moment = since.replace("begun", "w.start") if name == "fares" else since
@@ -165,16 +164,12 @@ def test_a_view_beneath_is_redefined_and_dropped_while_the_engine_runs(
     before = run.results("busy").count()
     engine.drop("fares", "busy", "busiest").view("dear", "SELECT key FROM tuples WHERE value > 0.9")
     write(data, range(5, 6))
-    run = engine.start(out, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, out, seconds=None)
     assert run.results("busy").count() == before
     # what was a selection over windows becomes one over tuples
     engine.add_views({"fares": "SELECT key, value FROM tuples WHERE value > 0.5"})
     engine.add_views({"busy": "SELECT key FROM fares WHERE key = 1"})
     write(data, range(6, 7))
-    run = engine.start(out, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, out, seconds=None)
     own = spark.read.parquet(str(data / "006.parquet")).where("value > 0.5 AND key = 1")
     assert run.results("busy").count() == own.count() > 0

@@ -14,6 +14,7 @@ from penstock.spark.recovery.causes import DATA_LOST, Cause
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
 from penstock_lab.servers.kafka import KafkaBroker
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -31,10 +32,7 @@ def _values(ids: Iterable[int]) -> list[str]:
 
 
 def _run(engine: Engine, output: Path) -> Run:
-    run = engine.start(output, trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(engine, output, seconds=None)
 
 
 def _ids(run: Run) -> list[int]:

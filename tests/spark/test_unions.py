@@ -22,8 +22,8 @@ from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.unions import UNIONS
-from penstock.trigger import Trigger
 from read_results import bag, published
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -72,10 +72,7 @@ def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str
 
 def answered(engine: Engine, output: Path, *, ended: bool = False) -> Run:
     """A run over what is there."""
-    run = engine.start(output, trigger=Trigger.available_now(ended=ended))
-    assert run.await_termination(900)
-    run.stop()
-    return run
+    return run_to_end(engine, output, ended=ended, seconds=900)
 
 
 def wait_for(run: Run, is_so: Callable[[], bool]) -> None:

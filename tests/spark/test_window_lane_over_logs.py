@@ -87,13 +87,6 @@ def bound(spark: SparkSession, name: str, text: str, table: pa.Table) -> BoundWi
     return bind_window(query, name, table.schema, host)
 
 
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    made = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    made.open()
-    return made
-
-
 class Answering:
     """A window lane over a log, from its start to its end.
 

@@ -14,8 +14,7 @@ from engine_cases import put_file
 from joined_inputs import multiset
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
-from penstock.spark.run import Run
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -45,13 +44,6 @@ def _put(folder: Path, number: int) -> None:
     put_file(folder / "calls" / f"{number}.parquet", partial(pq.write_table, pa.Table.from_pylist(rows)))
 
 
-def _answered(engine: Engine, out: Path) -> Run:
-    run = engine.start(out, trigger=Trigger.available_now())
-    assert run.await_termination(300)
-    run.stop()
-    return run
-
-
 def test_windows_by_arrival_are_those_of_the_stamped_tuples(spark: SparkSession, tmp_path: Path) -> None:
     engine = _engine(spark, tmp_path)
     for name, text in VIEWS.items():
@@ -60,10 +52,10 @@ def test_windows_by_arrival_are_those_of_the_stamped_tuples(spark: SparkSession,
     began = spark.sql("SELECT current_timestamp() AS now").first()["now"]
     for number in range(3):
         _put(tmp_path, number)
-    _answered(engine, tmp_path / "out")
+    run_to_end(engine, tmp_path / "out")
     for number in range(3, 5):
         _put(tmp_path, number)
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     ended = spark.sql("SELECT current_timestamp() AS now").first()["now"]
     stamped = run.results("all").select("k", "x", "came")
     stamps = [row.came for row in stamped.select("came").distinct().collect()]
@@ -84,7 +76,7 @@ def test_records_that_do_not_fit_are_set_aside_and_the_others_stamped(
     engine = _engine(spark, tmp_path, source="csv")
     put_file(tmp_path / "calls" / "0.csv", lambda path: Path(path).write_text("a,1\nb,two\nc,3\n"))
     engine.view("all", "SELECT * FROM calls")
-    run = _answered(engine, tmp_path / "out")
+    run = run_to_end(engine, tmp_path / "out")
     rows = run.results("all").collect()
     assert sorted(row.k for row in rows) == ["a", "c"]
     assert len({row.came for row in rows}) == 1

@@ -26,7 +26,7 @@ from penstock.monitor.folder import folder_status
 from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -64,9 +64,7 @@ def test_in_the_end_they_are_their_text_over_the_view_beneath(spark: SparkSessio
     for files, present, ended in lives:
         write(data, files)
         engine = rides_engine(spark, data).add_views({"fares": FARES, **present})
-        run = engine.start(out, trigger=Trigger.available_now(ended=ended))
-        run.await_termination()
-        run.stop()
+        run = run_to_end(engine, out, ended=ended, seconds=None)
     answers = {name: answer for name, (_, answer) in RAISING.items()}
     for name, wanted in expected(spark, data, {"fares": FARES, **OVER, **random, **answers}).items():
         same = assert_same_rows(run.results(name), wanted)
@@ -105,9 +103,7 @@ def test_they_come_and_go_and_change_while_the_engine_runs(spark: SparkSession, 
     wait_for(run, lambda: run.status().streams["rides"].tuples == 10_000)
     run.stop()
     engine.add_views({"daily": OVER["daily"], "busiest": OVER["busiest"]})
-    run = engine.start(out, trigger=Trigger.available_now(ended=True))
-    run.await_termination()
-    run.stop()
+    run = run_to_end(engine, out, ended=True, seconds=None)
     run.results("fares").createOrReplaceTempView("fares")
     for name in ("daily", "ended"):
         assert assert_same_rows(run.results(name), spark.sql(OVER[name]))

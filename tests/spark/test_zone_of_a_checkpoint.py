@@ -13,7 +13,7 @@ import pytest
 from penstock import Engine
 from penstock.errors import CheckpointError, InputError
 from penstock.spark.sources.parquet_source import ParquetSource
-from penstock.trigger import Trigger
+from whole_runs import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,10 +45,7 @@ def answer(spark: SparkSession, folder: Path, zone: str) -> Run:
         "CREATE VIEW j AS SELECT a.k, a.at FROM s a JOIN s b ON a.k = b.k "
         "AND b.at BETWEEN a.at - INTERVAL 1 HOUR AND a.at + INTERVAL 1 HOUR;"
     )
-    run = engine.start(str(folder / "out"), trigger=Trigger.available_now())
-    run.await_termination()
-    run.stop()
-    return run
+    return run_to_end(engine, str(folder / "out"), seconds=None)
 
 
 @pytest.mark.long

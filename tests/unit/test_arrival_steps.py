@@ -60,7 +60,6 @@ MAP_STAGE = PaneProgram(
             0,
         ),
     ),
-    0,
     1,
 )
 tuples = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2)), min_size=1, max_size=80)

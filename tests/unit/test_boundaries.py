@@ -58,6 +58,7 @@ ROOMS = {
         "run_status",
         "run",
         "rule_following",
+        "handing_over",
         "engine",
     ),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main as command_line
-from penstock.errors import InputError
+from penstock.errors import InputError, MistakesError
 from penstock.spark.sessions.output import OUTPUT
 
 WORDS = r"penstock: Unexpected error: (.*)\. The traceback is in (\S+); please report it\.\n"
@@ -119,3 +119,42 @@ def test_a_command_ends_without_a_search_for_garbage() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "True"
+
+
+def test_the_package_is_the_command() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "penstock", "run", "--no-such-option"], capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert "Usage: python -m penstock run" in ended.stderr
+
+
+def test_a_screen_gets_every_mistake(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        raise MistakesError([InputError(f"mistake {number}") for number in range(28)])
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert _ended(monkeypatch, tmp_path, app) == 2
+    told = capsys.readouterr().err
+    assert all(f"mistake {number}" in told for number in range(28))
+    assert "more" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["results", "out", "v", "--limit", "-1"], "--limit: allowed values are whole numbers from 0 on."),
+        (["quarantine", "out", "t", "--limit", "few"], "--limit: allowed values are whole numbers."),
+        (["results", "out", "v", "--format", "xml"], "--format: allowed values are table, csv, json."),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_told_as_other_mistakes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command_line.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"penstock: {told}\n"

@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,13 +32,6 @@ NAME = "test.pairs"
 MOST_SECONDS = 60.0
 #: lanes of a run that goes on are tried again whatever fails
 ENDING = Trigger.available_now()
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    layout.open()
-    return layout
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_each_set_gets_what_it_would_get_alone(
     sets = tuple(GroupingSet(tuple(map(names.index, keys)), id_) for keys, id_ in SETS)
 
     def found(plan: PanePlan) -> dict[str, pa.Table]:
-        return envelopes(PaneStage(PaneProgram("ts", (plan,), CONDITIONS, 3)), held, steps=steps)
+        return envelopes(PaneStage(PaneProgram("ts", (plan,), 3)), held, steps=steps)
 
     together = found(replace(plan_of(names, kind, conditions), sets=sets, set_key="id"))
     homes: dict[str, set[int]] = {}
@@ -264,7 +264,7 @@ def test_the_sets_are_those_of_duckdb() -> None:
     tuples = [batch(rng, 200) for _ in range(3)]
     found = query("SELECT name, count(*) FROM t GROUP BY name, CUBE (number, real)")
     plan = replace(plan_of(list(KEYS), "running", 0), sets=found.sets, set_key="id")
-    stage = PaneStage(PaneProgram("ts", (plan,), 0, 3))
+    stage = PaneStage(PaneProgram("ts", (plan,), 3))
     for each in tuples:
         stage.add(each, event_times(each.column("ts"), 10_000), Satisfied.none(each.num_rows))
     own = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,13 +12,6 @@ from plain_running import RunningStream, random_tuples, running_lane, running_pl
 
 pytestmark = pytest.mark.usefixtures("own_commits")
 MINUTE = 60_000_000
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    made = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    made.open()
-    return made
 
 
 @pytest.mark.parametrize(("limit", "entries"), [(1, 1), (3, 4)])

@@ -217,7 +217,7 @@ def test_records_of_many_blocks_are_told_with_lines_of_their_own_in_one_pass(
     attribute = Attribute("id", pa.int64(), "`id`")
     query = Query("q", (Term(((0, ValueSet((Interval(0, 9),))),)),))
     plan = compile_selections(SelectionSet((attribute,), (query,)))
-    program = StreamProgram("s", 0, plan, Outcomes.of_views(1), ("id",), None, None, Settings())
+    program = StreamProgram("s", 0, plan, Outcomes.numbered(1), ("id",), None, None, Settings())
     shipped: Any = SimpleNamespace(value=pickle.dumps(program))
     layout = Layout.of(tmp_path / "out", None)
     store = BatchFiles.of(layout, "s", None, 0)

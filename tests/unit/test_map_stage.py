@@ -41,7 +41,7 @@ def program() -> StreamProgram:
         PanePlan(number, () if selection is None else (selection,), (), (), (), Parts.of(()), 1_000, 0)
         for number, selection in enumerate(OPERATORS)
     )
-    panes = PaneProgram("t", operators, 2, 1)
+    panes = PaneProgram("t", operators, 1)
     outcomes = Outcomes.numbered(2, 2, (1, 3, 2))
     return StreamProgram("s", 0, plan, outcomes, ("a", "t"), "t", None, Settings(), panes)
 

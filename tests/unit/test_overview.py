@@ -72,6 +72,24 @@ def test_rules_without_a_match_are_counted() -> None:
     assert unmatched == ["3 selections without a match:", *(f"  {name}" for name in list(selections)[:3])]
 
 
+def test_rules_on_a_stream_that_has_read_nothing_are_not_counted_as_without_a_match() -> None:
+    document = large_document()
+    document["streams"]["payments"]["tuples"] = 0
+    for stream in document["streams"].values():
+        stream["selections"] = dict.fromkeys(stream.get("selections") or (), 0)
+    counted = sum(len(stream["selections"]) for stream in document["streams"].values() if stream["tuples"])
+    assert 0 < counted < 200
+    assert f" selections ({counted} without a match), " in "\n".join(status_lines(document))
+    assert next(unmatched_lines(document)) == f"{counted} selections without a match:"
+
+
+def test_an_insert_without_a_match_is_counted_as_such() -> None:
+    document = large_document()
+    document["streams"]["payments"]["selections"]["insert_into_alerts_0a1b2c"] = 0
+    text = "\n".join(status_lines(document))
+    assert "\n251 views: 200 selections, 1 insert (1 without a match), " in text
+
+
 def test_empty_windows_do_not_hide_the_rules_that_match() -> None:
     document = large_document()
     for name, view in document["views"].items():

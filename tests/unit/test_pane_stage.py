@@ -71,7 +71,7 @@ def stage(selection: int | None, *, keyed: bool = True) -> PaneStage:
         pane=100,
         offset=30,
     )
-    return PaneStage(PaneProgram("ts", (plan,), 1, SHARDS))
+    return PaneStage(PaneProgram("ts", (plan,), SHARDS))
 
 
 def run(found: PaneStage, batches: Sequence[pa.RecordBatch], selected: bool) -> list[tuple[int, Envelope]]:

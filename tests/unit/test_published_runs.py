@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +10,6 @@ from penstock.spark.publication.publish import Publisher
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.storage.layout import Layout
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    found = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    found.open()
-    return found
 
 
 def staged(store: BatchFiles, kinds: list[str]) -> list[StagedFile]:

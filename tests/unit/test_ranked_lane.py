@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,13 +19,6 @@ from penstock.spark.storage.bindings import (
 from penstock.spark.storage.layout import Layout
 from plain_rankings import RankedStream, ranked_now, ranked_plan
 from plain_running import STREAM, answer, random_tuples, told
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    layout.open()
-    return layout
 
 
 @pytest.mark.parametrize("limit", [1, 3])

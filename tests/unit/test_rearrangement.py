@@ -42,7 +42,7 @@ def tuples_passing(shares: tuple[float, float, float], rows: int, seed: int) -> 
 
 
 def report(sample: Codes, version: int = 1, tuples: int | None = None) -> StatisticsReported:
-    return StatisticsReported("s", version, tuples or sample.shape[1], 0, None, sample)
+    return StatisticsReported("s", version, tuples or sample.shape[1], sample)
 
 
 def controller(**settings: object) -> Controller:
@@ -92,7 +92,7 @@ def test_the_gain_of_an_order_is_in_the_cost_of_its_columns() -> None:
     made = controller()
     passing = tuples_passing((0.1, 0.6, 0.6), 400, 1)
     dear = np.array([2000.0, 2.0, 2.0])
-    swap = made.handle(StatisticsReported("s", 1, passing.shape[1], 0, None, passing, dear))[-1]
+    swap = made.handle(StatisticsReported("s", 1, passing.shape[1], passing, dear))[-1]
     assert isinstance(swap, SwapSequence)
     assert swap.arrangement.order[-1] == 0
     assert swap.figures["evaluations"] > swap.figures["evaluations_before"]
@@ -121,7 +121,7 @@ def test_drift_that_keeps_the_dropping_ratio_is_seen_by_the_evaluations() -> Non
 def test_a_column_that_is_dear_to_code_comes_later() -> None:
     made = controller(threshold=0.2)
     passing = tuples_passing((0.9, 0.5, 0.1), 400, 1)
-    told = StatisticsReported("s", 1, passing.shape[1], 0, None, passing, np.array([2.0, 2.0, 200.0]))
+    told = StatisticsReported("s", 1, passing.shape[1], passing, np.array([2.0, 2.0, 200.0]))
     swap = made.handle(told)[-1]
     assert isinstance(swap, SwapSequence)
     assert swap.arrangement.order == (1, 0, 2)
@@ -155,7 +155,7 @@ def test_sparse_samples_count_the_streams_tuples_and_wait_for_enough_samples() -
 def test_reports_of_another_version_or_stream_are_ignored() -> None:
     made = controller()
     assert made.handle(report(tuples_passing((0.9, 0.5, 0.1), 5000, 1), version=2)) == []
-    stray = StatisticsReported("other", 1, 10, 0, None, tuples_passing((0.9, 0.5, 0.1), 10, 1))
+    stray = StatisticsReported("other", 1, 10, tuples_passing((0.9, 0.5, 0.1), 10, 1))
     assert made.handle(stray) == []
 
 

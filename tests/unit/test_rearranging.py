@@ -58,7 +58,7 @@ class Followed:
         values = np.array([np.full(TUPLES, 5), np.where(rng.random(TUPLES) < share, 95, 5)])
         counts = StageCounts(tuples=TUPLES, matched=int(share * TUPLES), asc_tried=asc_tried)
         sample = encode(SELECTIONS, values).astype(np.uint32)
-        self._rearranging.report(BatchDone("s", self._batch, plan, counts, sample, 0.1))
+        self._rearranging.report(BatchDone("s", self._batch, plan, counts, sample))
         self._rearranging.settle()
         noted = [each for each in self._events.recent if each.get("batch") == self._batch]
         self._batch += 1

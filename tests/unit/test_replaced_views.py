@@ -79,12 +79,12 @@ def test_what_cannot_be_replaced_or_dropped_is_refused(
     script: str, kind: type[SqlError], told: str, marked: str
 ) -> None:
     with pytest.raises(kind, match=told) as failed:
-        views(script, KnownNames.of({"before": "view"}))
+        views(script, KnownNames({"view": {"BEFORE": "before"}}))
     assert failed.value.text[failed.value.start : failed.value.end] == marked
 
 
 def test_a_view_that_existed_before_the_script_can_be_replaced() -> None:
-    known = KnownNames.of({"v": "view"})
+    known = KnownNames({"view": {"V": "v"}})
     text = "SELECT a FROM t"
     assert views(f"CREATE OR REPLACE VIEW V AS {text}; CREATE VIEW w AS SELECT * FROM v", known)["V"] == text
     with pytest.raises(DuplicateNameError):

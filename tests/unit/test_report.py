@@ -319,3 +319,8 @@ def test_lines_name_the_view_whose_rows_a_lane_reads() -> None:
     assert "view pairs: views changed (added per)" in event_line(changed)
     assert "view totals: views changed" in event_line({**changed, "stream": "orders.totals"})
     assert "stream orders: views changed" in event_line({**changed, "stream": "orders"})
+
+
+def test_a_line_names_a_sink_once() -> None:
+    began = {"kind": "sink_began", "time": "", "sink": "out.large", "view": "large", "begin": "earliest"}
+    assert event_line(began).endswith("sink out.large: begun (begin earliest)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,13 +24,6 @@ from plain_running import (
     told,
 )
 from plain_windows import JobsHere
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    layout.open()
-    return layout
 
 
 @pytest.mark.parametrize("worker", ["same", "new", "turns"])

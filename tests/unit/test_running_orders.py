@@ -22,7 +22,7 @@ def _jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _order(task: Any) -> RunningOrder:
     now = time.time()
-    return RunningOrder(Instance(0, 0, 0, 0, now, now, now + 60), {}, now, now + 60, task)
+    return RunningOrder(Instance(0, 0, 0, 0, now, now, now + 60), {}, now + 60, task)
 
 
 def _all(orders: RunningOrders) -> list[EndedOrder]:

@@ -222,13 +222,13 @@ def test_mistakes_are_underlined(statement: str, kind: type[SqlError], marked: s
 
 def test_known_names_may_be_used_and_not_be_taken() -> None:
     assert (
-        parse_script("CREATE VIEW v AS SELECT * FROM Live", known=KnownNames.of({"live": "stream"}))
+        parse_script("CREATE VIEW v AS SELECT * FROM Live", known=KnownNames({"stream": {"LIVE": "live"}}))
         .views[0]
         .query.source
         == "Live"
     )
     with pytest.raises(DuplicateNameError):
-        parse_script("CREATE VIEW live AS SELECT * FROM live", known=KnownNames.of({"LIVE": "stream"}))
+        parse_script("CREATE VIEW live AS SELECT * FROM live", known=KnownNames({"stream": {"LIVE": "LIVE"}}))
 
 
 def test_a_backfill_is_a_hint_of_window_views() -> None:
@@ -244,13 +244,15 @@ def test_insert_into_what_is_no_table_is_refused_with_its_place(kind: str, name:
     text = "CREATE TABLE o USING csv OPTIONS (path 'o'); CREATE VIEW big AS SELECT * FROM o; "
     text += f"INSERT INTO {name} SELECT * FROM o"
     with pytest.raises(UnsupportedError, match=f"{name} is a {kind}. INSERT INTO needs a table") as refused:
-        parse_script(text, known=KnownNames.of({"live": "stream"}))
+        parse_script(text, known=KnownNames({"stream": {"LIVE": "live"}}))
     assert refused.value.text[refused.value.start : refused.value.end] == name
 
 
 def test_insert_into_a_view_declared_before_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="Big is a view"):
-        parse_script("INSERT INTO Big SELECT * FROM o", known=KnownNames.of({"o": "table", "big": "view"}))
+        parse_script(
+            "INSERT INTO Big SELECT * FROM o", known=KnownNames({"table": {"O": "o"}, "view": {"BIG": "big"}})
+        )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,13 +16,6 @@ from penstock.spark.sinks.feeds import MarkColumns
 from penstock.spark.storage.layout import Layout
 from plain_running import STREAM, answer, told
 from plain_sessions import SessionStream, session_plan, sessions_now
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    layout.open()
-    return layout
 
 
 @pytest.mark.parametrize("worker", ["same", "new", "turns"])

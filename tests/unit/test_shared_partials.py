@@ -58,7 +58,7 @@ def program(*, keyed: bool, shared: bool) -> PaneProgram:
         PanePlan(number, own, keys, arguments, ("failed",), PARTS, 100, 30)
         for number, own in enumerate(selections)
     )
-    return PaneProgram("ts", tuple(plans), CONDITIONS, 3)
+    return PaneProgram("ts", tuple(plans), 3)
 
 
 def batch(rng: np.random.Generator, rows: int) -> pa.RecordBatch:

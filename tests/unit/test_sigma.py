@@ -182,7 +182,7 @@ def test_the_command_writes_a_script_with_authors_and_licences(tmp_path: Path) -
     text = target.read_text()
     for line in ("title: A kettle boils over", "author: Kim Kettle, Pat Pan", "level: high", "  Share tea."):
         assert f"-- {line}\n" in text
-    views = parse_script(text, known=KnownNames.of({"log": "stream"})).views
+    views = parse_script(text, known=KnownNames({"stream": {"LOG": "log"}})).views
     assert [view.name for view in views] == ["kettle"]
     (rules / "pan.yml").write_text("title: [")
     done = CliRunner().invoke(app, command)

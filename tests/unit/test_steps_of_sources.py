@@ -54,9 +54,9 @@ KEYED = WindowProgram(0, (OperatorPlan(1, (VIEW,), PARTS, 60 * MINUTE),), 0, 0)
 
 
 def stream_program(**tune: int) -> StreamProgram:
-    panes = PaneProgram("ts", (PanePlan(1, (), (), (), (), PARTS, 60 * MINUTE, 0),), 0, 1)
+    panes = PaneProgram("ts", (PanePlan(1, (), (), (), (), PARTS, 60 * MINUTE, 0),), 1)
     plan = compile_selections(SelectionSet((), ()))
-    return StreamProgram("s", 0, plan, Outcomes.of_views(0), ("ts",), "ts", None, Settings(**tune), panes)
+    return StreamProgram("s", 0, plan, Outcomes.numbered(0), ("ts",), "ts", None, Settings(**tune), panes)
 
 
 def batch_of(program: StreamProgram, folder: Path, pace: float | None = None) -> BoundBatch:

@@ -33,7 +33,6 @@ def test_entries_are_read_as_they_were_put(tmp_path: Path) -> None:
     assert reader.between(-1, 4) == entries
     assert reader.between(2, 4) == entries[3:]
     assert reader.between(4, 4) == []
-    assert list(reader.backwards(3)) == entries[2::-1]
     assert not reader.has(5)
     assert not log.append(entries[2])
     assert reader.entry(2) == entries[2]

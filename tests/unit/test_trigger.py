@@ -10,7 +10,7 @@ import pytest
 
 from penstock import InputError, Trigger
 from penstock.cli.run import run as run_command
-from penstock.spark.engine import _trigger_of
+from penstock.spark.declaring.triggers import trigger_of
 
 
 def test_a_trigger_says_when_batches_start_and_when_the_run_ends() -> None:
@@ -47,7 +47,7 @@ def test_only_a_bounded_run_can_be_complete_and_a_trigger_is_frozen() -> None:
 
 def test_the_old_keywords_keep_the_interval() -> None:
     with pytest.warns(DeprecationWarning, match="Engine.start"):
-        trigger = _trigger_of("5 seconds", available_now=True, ended=True)
+        trigger = trigger_of("5 seconds", available_now=True, ended=True)
     assert trigger == Trigger("5 seconds", is_bounded=True, is_complete=True)
 
 
@@ -56,7 +56,7 @@ def test_an_unknown_trigger_is_one_error_with_what_is_allowed(trigger: object) -
     with warnings.catch_warnings(record=True) as advice:
         warnings.simplefilter("always")
         with pytest.raises(InputError) as refused:
-            _trigger_of(trigger, None, None)  # type: ignore[arg-type]
+            trigger_of(trigger, None, None)  # type: ignore[arg-type]
     assert advice == []
     assert str(refused.value) == (
         f"trigger {trigger!r} is unknown; allowed: Trigger(), Trigger.every('2 seconds'), Trigger.available_now(), "

@@ -115,4 +115,3 @@ def test_a_program_names_the_columns_it_needs() -> None:
     assert program.columns == ("a", "ts", "s", "failed")
     assert program.wants_every_tuple
     assert not TupleProgram((LARGE,)).wants_every_tuple
-    assert program.renamed({"failed": "other", "s": "t"}).columns == ("a", "ts", "t", "other")

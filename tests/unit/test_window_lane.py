@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,13 +30,6 @@ from plain_windows import EACH, STREAM, JobsHere, PlainStream, no_spark
 #: what takes longer never happens
 MOST_SECONDS = 60.0
 NAME = "s.results"
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "out", tmp_path / "checkpoint")
-    layout.open()
-    return layout
 
 
 @pytest.fixture

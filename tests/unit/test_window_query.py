@@ -490,7 +490,7 @@ def over(name: str) -> WindowQuery:
 def flat_view(script: str, name: str) -> SelectQuery | WindowQuery:
     views = {
         view.name.upper(): view.query
-        for view in parse_script(script, KnownNames.of({"flights": "stream"})).views
+        for view in parse_script(script, KnownNames({"stream": {"FLIGHTS": "flights"}})).views
     }
     return flatten(views[name], views)
 

@@ -30,12 +30,63 @@ TABLES = "CREATE TABLE t USING parquet OPTIONS (path 'x'); CREATE TABLE u USING 
             "CREATE VIEW v AS SELECT /*+ CUMULATE('25 minutes') */ window(x, '10 minutes') AS w, count(*) AS n FROM t GROUP BY w",
             "CUMULATE: the length of time must be a multiple of the window's 10 minutes, and longer.",
         ),
+        (
+            "CREATE VIEW v AS SELECT a FROM t; CREATE VIEW w AS SELECT a FROM t; DROP VIEW v, w;",
+            "DROP VIEW takes one view. Write a statement for each: DROP VIEW a; DROP VIEW b;",
+        ),
+        (
+            "CREATE TABLE s AS SELECT a FROM t",
+            "A table is an input or a sink. To name a query, write CREATE VIEW s AS SELECT ...",
+        ),
     ],
 )
 def test_a_mistake_is_named_by_its_rule(text: str, told: str) -> None:
     with pytest.raises(SqlError) as refused:
         parse_script(TABLES + text)
     assert refused.value.message == told
+
+
+@pytest.mark.parametrize(
+    ("marked", "told"),
+    [
+        (
+            "CREATE VIEW v AS SELECT window«(»x, '1 hour', n FROM t GROUP BY w",
+            "This parenthesis is not closed.",
+        ),
+        ("CREATE VIEW v AS SELECT round«(»a, 2 AS b FROM t", "This parenthesis is not closed."),
+        (
+            "CREATE VIEW v AS SELECT x FROM t GROUP BY x, window«(»at, '1 hour'",
+            "This parenthesis is not closed.",
+        ),
+        ("CREATE VIEW v AS SELECT a FROM t WHERE (a > 3)«)»", "This parenthesis closes none."),
+        ("CREATE VIEW v AS SELECT a «FORM» t WHERE a > 3", "Expected FROM here."),
+        (
+            "CREATE STREAM s AS SELECT a FROM t",
+            "This statement is not supported. Write CREATE VIEW name AS SELECT ...",
+        ),
+        ("CREATE STREAM s (a INT)", "This statement is not supported. Write CREATE TABLE name (columns)"),
+    ],
+)
+def test_a_mistake_is_told_where_it_is(marked: str, told: str) -> None:
+    text = marked.replace("«", "").replace("»", "")
+    with pytest.raises(SqlError) as refused:
+        parse_script(TABLES + text)
+    assert refused.value.message.startswith(told)
+    place = refused.value.start - len(TABLES), refused.value.end - len(TABLES)
+    if "STREAM" not in marked:
+        assert place == (marked.index("«"), marked.index("»") - 1)
+
+
+def test_inputs_are_not_offered_as_sinks() -> None:
+    tables = (
+        "CREATE TABLE a USING kafka OPTIONS (subscribe 'x'); CREATE TABLE b USING kafka OPTIONS (topic 'x');"
+        "CREATE TABLE c USING parquet OPTIONS (path 'x', eventTime 'at'); CREATE TABLE d USING delta OPTIONS (path 'x');"
+    )
+    with pytest.raises(SqlError) as refused:
+        parse_script(
+            f"{TABLES}{tables} CREATE VIEW v AS SELECT a FROM t JOIN u; INSERT INTO e SELECT a FROM t"
+        )
+    assert "existing ones: b, d." in str(refused.value)
 
 
 def test_lengths_of_time_are_in_the_units_of_scripts() -> None:
@@ -50,7 +101,7 @@ def test_letters_that_changed_places_are_a_near_name() -> None:
     assert meant("xyz", ["json", "csv"]) == "."
 
 
-def test_a_file_gets_every_mistake_and_a_screen_the_first_ones() -> None:
+def test_a_message_has_the_first_mistakes_and_all_on_demand() -> None:
     error = MistakesError([InputError(f"mistake {number}") for number in range(28)])
     assert str(error).endswith("mistake 19\n\nand 8 more")
     assert error.whole.split("\n\n") == [

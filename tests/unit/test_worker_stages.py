@@ -33,7 +33,7 @@ def _program() -> StreamProgram:
     narrow, wide = ValueSet((Interval(0, 9),)), ValueSet((Interval(0, 989),))
     query = Query("q", (Term(((0, wide), (1, narrow))),))
     plan = compile_selections(SelectionSet(attributes, (query,)))
-    return StreamProgram("s", 0, plan, Outcomes.of_views(1), ("a", "b"), None, None, Settings(strategy="asc"))
+    return StreamProgram("s", 0, plan, Outcomes.numbered(1), ("a", "b"), None, None, Settings(strategy="asc"))
 
 
 def test_a_sequence_is_installed_in_the_stage_that_is_there() -> None:
@@ -93,7 +93,7 @@ def test_a_stage_takes_over_what_an_earlier_version_has_in_common_with_it() -> N
 
     def program(version: int, names: tuple[str, ...]) -> StreamProgram:
         plan = compile_selections(SelectionSet(attributes, tuple(queries[name] for name in names)))
-        views = Outcomes.of_views(len(names))
+        views = Outcomes.numbered(len(names))
         return StreamProgram("s", version, plan, views, ("s", "a", "b"), None, None, Settings())
 
     stages = []

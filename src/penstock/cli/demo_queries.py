@@ -23,7 +23,6 @@ class FlightValues:
     """The values and combinations that occur in the flights, each in ascending order."""
 
     carriers: list[str]
-    origins: list[str]
     bases: list[tuple[str, str]]  # carrier, origin
     markets: list[tuple[str, str]]  # carrier, dest
     routes: list[tuple[str, str]]  # origin, dest
@@ -40,7 +39,6 @@ class FlightValues:
 
         return cls(
             carriers=[carrier for (carrier,) in distinct("carrier")],
-            origins=[origin for (origin,) in distinct("origin")],
             bases=distinct("carrier", "origin"),
             markets=distinct("carrier", "dest"),
             routes=distinct("origin", "dest"),

@@ -66,7 +66,7 @@ class Ours:
     """What Penstock made of the year.
 
     Attributes:
-        flights, pairs: replayed, and (rule, flight) pairs found.
+        flights: replayed.
         seconds: from the start to the last readable row.
         file_flights, file_seconds: of a file, from file to readable rows, in the median; the first file is left out.
         window_seconds: from file to the readable rows of windows, in the median over their batches.
@@ -74,7 +74,6 @@ class Ours:
     """
 
     flights: int
-    pairs: int
     seconds: float
     file_flights: int
     file_seconds: float
@@ -177,7 +176,6 @@ def _measured(run: Run, seconds: float) -> Ours:
     ]
     return Ours(
         sum(event["tuples"] for event in batches),
-        sum(event["pairs"] for event in batches),
         seconds,
         int(median(event["tuples"] for event in later)),
         median(sum(event[part] for part in parts) for event in later),

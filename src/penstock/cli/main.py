@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import atexit
 import gc
+import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from penstock.cli.check import check
 from penstock.cli.demo import demo
@@ -26,12 +28,41 @@ from penstock.cli.status import quarantine, status
 from penstock.cli.try_view import try_view
 from penstock.cli.verify import verify
 from penstock.cli.why import why
+from penstock.errors import InputError
 
 #: objects made between two searches for garbage: loading modules makes a million that are none
 _OBJECTS = 50_000
 
+#: what the library says of a value
+_BAD_VALUE = re.compile(
+    r"Invalid value for '([^']+)': (?:.+ is not one of (.+)\.|Input should be greater than or equal to (\d+)|Input should be a valid integer.*)"
+)
+
+
+class _Commands(TyperGroup):
+    """The commands; what is wrong with the value of an option is said as other mistakes are."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name.
+
+        Raises:
+            InputError: an option has a value that is not allowed.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            found = _BAD_VALUE.fullmatch(error.format_message())
+            if found is None:
+                raise
+            option, words, least = found.groups()
+            numbers = "whole numbers" if least is None else f"whole numbers from {least} on"
+            allowed = numbers if words is None else words.replace("'", "")
+            raise InputError(f"{option}: allowed values are {allowed}.") from None
+
+
 app = typer.Typer(
     name="penstock",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -24,9 +24,7 @@ def run_app(app: Callable[[], object]) -> None:
         try:
             app()
         except PenstockError as error:
-            # a screen has room for the first mistakes, a file for all
-            is_whole = not sys.stderr.isatty()
-            tell(error.whole if isinstance(error, MistakesError) and is_whole else str(error))
+            tell(error.whole if isinstance(error, MistakesError) else str(error))
             sys.exit(error.exit_code)
         except Exception as error:
             tell_unforeseen(error)

@@ -41,8 +41,6 @@ class StatisticsReported:
         stream: the stream's name.
         version: the plan version that answered it, by whose region codes the sample is coded.
         tuples: tuples in the batch.
-        dropped: those that satisfied no query.
-        evaluations: ASC evaluations made, None where the index answered the batch.
         sample: uint32[p-attributes, sampled tuples], region codes in order of arrival.
         costs: float[p-attributes], ns that the region of one value takes, sampled; None: all equal.
     """
@@ -50,8 +48,6 @@ class StatisticsReported:
     stream: str
     version: int
     tuples: int
-    dropped: int
-    evaluations: int | None
     sample: Codes
     costs: npt.NDArray[np.float64] | None = None
 

@@ -122,14 +122,14 @@ def view_table(document: Document, most: int | None) -> Iterator[str]:
         yield from _table(_VIEW_COLUMNS, [row.cells() for row in shown])
     if len(shown) < len(rows):
         yield f"{len(rows) - len(shown):,} more: -v shows them"
-        if unmatched := _unmatched(document, rows):
+        if unmatched := len(_unmatched(document, rows)):
             command = f"penstock status {shlex.quote(document['output'])} --without-matches"
             yield f"{unmatched:,} without a match: {command}"
 
 
 def unmatched_lines(document: Document) -> Iterator[str]:
     """Yield the names of the selections that no tuple has matched, below their number."""
-    names = [row.name for row in view_rows(document) if row.is_unmatched]
+    names = [row.name for row in _unmatched(document, view_rows(document))]
     yield f"{counted(len(names), 'selection')} without a match{':' if names else ''}"
     yield from (f"  {shown_view(name)}" for name in names)
 
@@ -158,10 +158,13 @@ def _shown(view: str) -> str:
     return view if sink is None else f"-> {sink}"
 
 
-def _unmatched(document: Document, rows: Iterable[ViewRow]) -> int:
-    """Count the selections without a match; 0 where no tuple has been read."""
-    has_tuples = any(stream.get("tuples") for stream in document["streams"].values())
-    return sum(row.is_unmatched for row in rows) if has_tuples else 0
+def _unmatched(document: Document, rows: Iterable[ViewRow]) -> list[ViewRow]:
+    """Return the selections without a match, but those on streams that no tuple has been read of."""
+    streams = document["streams"].values()
+    waiting = {
+        name for stream in streams if not stream.get("tuples") for name in stream.get("selections") or ()
+    }
+    return [row for row in rows if row.is_unmatched and row.name not in waiting]
 
 
 def stream_totals(document: Document) -> str:
@@ -179,10 +182,9 @@ def view_totals(document: Document) -> str:
     """Format how many views of each kind exist: '250 views: 200 selections (3 without a match), 50 window views'."""
     rows = list(view_rows(document))
     kinds = Counter(row.kind for row in rows)
-    idle = _unmatched(document, rows)
-    unmatched = f" ({idle:,} without a match)" if idle else ""
+    idle = Counter(row.kind for row in _unmatched(document, rows))
     each = ", ".join(
-        counted(count, _KINDS[kind]) + (unmatched if kind == "selection" else "")
+        counted(count, _KINDS[kind]) + (f" ({idle[kind]:,} without a match)" if idle[kind] else "")
         for kind, count in kinds.items()
     )
     return f"{counted(kinds.total(), 'view')}: {each}" if kinds else "no views"
@@ -193,10 +195,14 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     is_live = _is_live(document)
     troubles = {
         view: str(trouble["state"])
-        for _, trouble in (open_troubles(document.get("lanes", {})) if is_live else ())
-        for view in trouble.get("views") or ()
+        for _, trouble in open_troubles(document.get("lanes", {}))
+        for view in (trouble.get("views") or ())
+        if is_live or trouble["state"] == document["state"] == "failed"
     }
     streams = document["streams"]
+    # where single views failed, their streams have ended, and so have the others
+    is_of_views = streams and all(_state(stream) == "ended" for stream in streams.values())
+    of_others = "ended" if document["state"] == "failed" and is_of_views else document["state"]
     for stream in streams.values():
         of_all, tuples = _state(stream), stream.get("tuples", 0)
         rate, lag = current_rate(stream, is_live=is_live), stream_lag(stream) if is_live else None
@@ -218,7 +224,7 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     for name, view in document["views"].items():
         if not view.get("dropped"):
             own = [streams[each] for each in view.get("streams") or [view.get("stream")] if each in streams]
-            state = troubles.get(name) or (max(map(_state, own), key=_urgency) if own else document["state"])
+            state = troubles.get(name) or (max(map(_state, own), key=_urgency) if own else of_others)
             lost = sum(stream.get("errors", {}).get(name, 0) for stream in own)
             yield _view_row(name, view, state, lost, is_live=is_live)
 

@@ -40,14 +40,12 @@ class StreamSnapshot:
         running: of these, aggregations without a window.
         inserts: of the selections, those behind an INSERT INTO with a condition or projection of its own.
         tuples_before: of earlier runs.
-        batches, tuples, matched, pairs: published so far.
+        tuples, matched: published so far.
         quarantined: records set aside.
         unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
         errors: (tuple, view) pairs lost to an expression that raised.
         raising: the views that lost most of them.
         tuples_per_second: of the newest batches.
-        evaluations_per_tuple: ASC evaluations of the running sequence on the newest sample, or None.
-        sequence: the running evaluation sequence, or None.
         windows: windows that window views have answered: early ones, corrected ones, final ones, and final ones that were
             corrected afterwards; one counts once in each batch that answers it.
         state: what the stream is doing, such as `running`, `retrying`, `source unreachable`.
@@ -64,17 +62,13 @@ class StreamSnapshot:
     name: str
     views: int
     selections: int
-    batches: int
     tuples: int
     matched: int
-    pairs: int
     quarantined: int
     unusable_times: int
     errors: int
     raising: str
     tuples_per_second: float
-    evaluations_per_tuple: float | None
-    sequence: str | None
     windows: tuple[int, int, int, int] = (0, 0, 0, 0)
     state: str = "running"
     rows_set_aside: int = 0
@@ -203,17 +197,13 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             name=name,
             views=stream["views"],
             selections=stream["selections"],
-            batches=stream["batches"],
             tuples=stream["tuples"],
             matched=stream["matched"],
-            pairs=stream["pairs"],
             quarantined=sum(stream["quarantined"].values()),
             unusable_times=stream["unusable_times"],
             errors=sum(stream["errors"].values()),
             raising=_named(stream["errors"]),
             tuples_per_second=stream["tuples_per_second"],
-            evaluations_per_tuple=stream["evaluations_per_tuple"],
-            sequence=stream["sequence"],
             state=stream_state(stream),
             rows_set_aside=stream.get("rows_set_aside", 0),
             files_changed=stream.get("files_changed", 0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,8 +21,6 @@ from penstock.page.overview import points
 from penstock.page.views import kind_of
 from penstock.spark.results.window_schemas import COVERAGE, FINAL, OP, REVISION, SLACK, UPSERT
 from penstock.spark.storage.layout import Layout
-
-_log = logging.getLogger(__name__)
 
 #: views of one answer, groups and windows of a view's page, revisions of a window
 _MOST_VIEWS, _MOST_GROUPS, _MOST_WINDOWS, _MOST_REVISIONS = 1_000, 200, 300, 50

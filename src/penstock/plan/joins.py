@@ -260,11 +260,6 @@ class JoinPlan:
         return self.looks_back_forever and not compared
 
     @property
-    def looks_up(self) -> bool:
-        """Whether the last input is an optional static table: rows without a partner stay."""
-        return bool(self.optional) and not self.has_optional_stream
-
-    @property
     def anchor(self) -> int:
         """The first stream before an optional input: its event time says when a row without a partner is due.
 

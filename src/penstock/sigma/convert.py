@@ -74,12 +74,11 @@ def convert_folder(
         try:
             collection = _collection(file)
         except (_UnconvertedError, SigmaError, yaml.YAMLError) as error:
-            found.failed.append(UnconvertedRule(place, "", _reason(error)))
+            found.failed.append(UnconvertedRule(place, _reason(error)))
             continue
-        found.failed += [UnconvertedRule(place, "", _reason(error)) for error in collection.errors]
+        found.failed += [UnconvertedRule(place, _reason(error)) for error in collection.errors]
         found.failed += [
-            UnconvertedRule(place, each.title, "filters of other rules are not converted")
-            for each in collection.filters
+            UnconvertedRule(place, "filters of other rules are not converted") for each in collection.filters
         ]
         for rule in collection.rules:
             try:
@@ -88,7 +87,7 @@ def convert_folder(
                 name = _free_name(file.stem, rule, taken)
                 where = _condition(rule, backend, bool(pipelines))
             except (_UnconvertedError, SigmaError, NotImplementedError) as error:
-                found.failed.append(UnconvertedRule(place, rule.title, _reason(error)))
+                found.failed.append(UnconvertedRule(place, _reason(error)))
                 continue
             taken.add(name.upper())
             found.rules.append(ConvertedRule(name, where, _about(rule)))

@@ -30,12 +30,10 @@ class UnconvertedRule:
 
     Attributes:
         file: its file, relative to the folder.
-        title: its title; "" where it could not be read.
         reason: why it was not converted.
     """
 
     file: str
-    title: str
     reason: str
 
 

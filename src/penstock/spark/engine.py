@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import PythonEvalType, arrow_udf
 
 from penstock.control.policies.call_order import CallsStanding
-from penstock.deprecation import warn_deprecated
 from penstock.errors import DuplicateNameError, InputError
 from penstock.monitor.figures import counted
 from penstock.plan.notes import Note
 from penstock.provenance import Backtest, Why
 from penstock.settings import Settings, Tuning, tuned
-from penstock.spark.declaring.declared import LANE_VIEWS, Declared
+from penstock.spark.declaring.declared import Declared
 from penstock.spark.declaring.functions import (
     aggregate_type,
     function_type,
@@ -32,10 +32,11 @@ from penstock.spark.declaring.functions import (
 from penstock.spark.declaring.retaining import refuse_over_removed, retained_seconds
 from penstock.spark.declaring.rule_sets import RuleChanges
 from penstock.spark.declaring.statements import Declaring, Reconciled
+from penstock.spark.declaring.triggers import trigger_of
 from penstock.spark.declaring.view_list import Views
 from penstock.spark.execution import Execution
+from penstock.spark.handing_over import hand_over
 from penstock.spark.ingest.call_orders import stored_standing
-from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.provenance.backtest import Wanted, backtest
 from penstock.spark.provenance.why import Asked, why
 from penstock.spark.publication.kinds import rows_of
@@ -146,12 +147,10 @@ class Engine:
         Raises:
             InputError: the script has a mistake; nothing of it is declared.
         """
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             self._declaring.execute(staged, script)
             if self._execution is not None and self._execution.active:
                 self._declaring.settle(staged)
-            self._install(staged)
         return self
 
     def stream(
@@ -182,10 +181,8 @@ class Engine:
                 stored_times(self._spark, name, frame.schema, event_time, event_time_format)
             )
         check_columns(name, source.schema, event_time)
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             self._declaring.stream(staged, name, source)
-            self._install(staged)
         return self
 
     def view(self, name: str, sql: str, retain: str | None = None) -> Engine:
@@ -200,10 +197,8 @@ class Engine:
         Raises:
             InputError: the query has a mistake, `retain` is no length of time, or the view cannot have it.
         """
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             self._declaring.view(staged, name, sql, retain)
-            self._install(staged)
         return self
 
     def add_views(self, queries: Mapping[str, str]) -> Engine:
@@ -215,10 +210,8 @@ class Engine:
         Raises:
             InputError: a query has a mistake; nothing is declared.
         """
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             self._declaring.told_views(staged, queries)
-            self._install(staged)
         return self
 
     @property
@@ -236,12 +229,10 @@ class Engine:
             UnknownNameError: no view has this name.
             InputError: another view selects from one of them.
         """
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             for name in names:
                 staged.drop(staged.view_name(name))
             staged.refuse_loose_ends()
-            self._install(staged)
         return self
 
     def reconcile(self, script: str) -> Reconciled:
@@ -256,11 +247,8 @@ class Engine:
         Raises:
             InputError: the script has a mistake, has no view, or changes or omits a declared table; nothing changes.
         """
-        with self._lock:
-            staged = self._declared.copy()
-            reconciled = self._declaring.reconcile(staged, script)
-            self._install(staged)
-        return reconciled
+        with self._staged() as staged:
+            return self._declaring.reconcile(staged, script)
 
     def report_script(self, path: str, refused: str | None) -> None:
         """Record that a changed script is refused, or is followed again. `Run.events` and `penstock status` report it.
@@ -379,10 +367,8 @@ class Engine:
             UnknownNameError: no view has this name.
             InputError: a column of the view has a name that Penstock gives to a column of its own.
         """
-        with self._lock:
-            staged = self._declared.copy()
+        with self._staged() as staged:
             self._declaring.sink(staged, view, write)
-            self._install(staged)
         return self
 
     @property
@@ -525,7 +511,7 @@ class Engine:
                 and the script selects from its view.
             CheckpointError: another run uses the checkpoint, or it belongs to another results folder.
         """
-        when = _trigger_of(trigger, available_now, ended)
+        when = trigger_of(trigger, available_now, ended)
         require_meaning(self._spark)
         with self._lock:
             if self._execution is not None and self._execution.active:
@@ -608,10 +594,16 @@ class Engine:
 
     def _apply_rules(self, path: str) -> RuleChanges:
         """Brings the views of a CREATE VIEWS statement, by its path, to what its files have."""
-        staged = self._declared.copy()
-        changes = self._declaring.follow(staged, path)
-        self._install(staged)
-        return changes
+        with self._staged() as staged:
+            return self._declaring.follow(staged, path)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Declared]:
+        """What is declared, to be changed: the changes count once the block has ended without an error."""
+        with self._lock:
+            staged = self._declared.copy()
+            yield staged
+            self._install(staged)
 
     def _install(self, staged: Declared) -> None:
         run = self._execution
@@ -620,80 +612,13 @@ class Engine:
             return
         refuse_over_removed(run.layout, staged.derived.keys() - self._declared.derived.keys())
         try:
-            self._hand_over(run, staged)
+            hand_over(run, self._declared, staged)
         except BaseException:
             run.set_sinks(self._declared.sinks_of_views())
             raise
         staged.bound.clear()
         self._declared = staged
         self._follow_rules()
-
-    def _hand_over(self, run: Execution, staged: Declared) -> None:
-        """Brings a run to what is declared anew; after a failure it can be repeated."""
-        before = self._declared
-        run.set_retention(retained_seconds(staged))
-        run.set_sinks(staged.sinks_of_views())
-        run.set_rules(staged.files_of_rules)
-        has_same_tables = staged.statics.keys() == before.statics.keys()
-        if not has_same_tables or any(staged.touches(before, kind) for kind in LANE_VIEWS):
-            lane_views = before.lane_views
-            for kind, definitions in staged.lane_views.items():
-                if not has_same_tables or definitions != lane_views[kind]:
-                    run.lanes.set_views(kind, definitions, staged.statics)
-        if staged.touches(before, DeadlineDefinition):
-            run.lanes.set_deadlines(staged.deadlines)
-        for name, stream in staged.streams.items():
-            if name in run.queries:
-                changed, dropped = staged.changes(before, name)
-                if changed or dropped:
-                    run.change(name, changed, dropped)
-            elif (new := staged.on(name)) or name in staged.mapped:
-                run.prepare(name, stream.source, stream.probe)
-                run.add_stream(name, stream.source, new, stream.probe)
-        if not any(view.derived for name in staged.touched for view in staged.versions(before, name)):
-            return
-        derived = staged.derived
-        for place in before.derived | derived:
-            known, wanted = before.derived.get(place, {}), derived.get(place, {})
-            added = {name: view for name, view in wanted.items() if known.get(name) != view}
-            gone = [name for name in known if name not in wanted]
-            if added or gone:
-                run.lanes.derive(*place, added, gone)
-
-
-def _interval(text: str) -> Trigger:
-    """Read the old form of a trigger.
-
-    Raises:
-        InputError: it is not a length of time.
-    """
-    try:
-        return Trigger.every(text)
-    except InputError:
-        raise _no_trigger(text) from None
-
-
-def _no_trigger(given: object) -> InputError:
-    return InputError(
-        f"trigger {given!r} is unknown; allowed: Trigger(), Trigger.every('2 seconds'), Trigger.available_now(), "
-        "Trigger.available_now(ended=True)"
-    )
-
-
-def _trigger_of(trigger: Trigger | str, available_now: bool | None, ended: bool | None) -> Trigger:
-    """The trigger that `Engine.start` is given, by its old keywords too."""
-    if isinstance(trigger, str):
-        every = _interval(trigger)
-        warn_deprecated(f"Engine.start(trigger={trigger!r})", f"trigger=Trigger.every({trigger!r})", 4)
-        trigger = every
-    if not isinstance(trigger, Trigger):
-        raise _no_trigger(trigger)
-    if available_now is None and ended is None:
-        return trigger
-    warn_deprecated("Engine.start(available_now=..., ended=...)", "trigger=Trigger.available_now(...)", 4)
-    if ended and not available_now:
-        raise InputError("ended=True requires available_now=True.")
-    return Trigger(trigger.interval, is_bounded=True, is_complete=bool(ended)) if available_now else trigger
 
 
 def _refuse_taken(what: str, name: str, taken: Iterable[str], kind: str) -> None:

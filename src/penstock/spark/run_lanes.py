@@ -247,7 +247,7 @@ class RunLanes:
         """The log of a stream, or of what a lane publishes."""
         if stream in self._read or stream in self._derived:
             source = self._read[stream] if stream in self._read else self._derived[stream].source
-            return LaneOutput(stream, self.running[source.lane])
+            return LaneOutput(stream, self.running[source.lane], source.view)
         query, context = self._queries()[stream], self._context
         return self.keepers.get(stream) or LogKeeper(
             query, self._layout, self._events, context.settings, context.trigger

@@ -82,7 +82,7 @@ def run_adaptive(
         micro_arrows += found.micro_arrows
         dropped += found.dropped
         seen += tuples.shape[1]
-        report = StatisticsReported(_STREAM, 0, tuples.shape[1], found.dropped, found.evaluations, tuples)
+        report = StatisticsReported(_STREAM, 0, tuples.shape[1], tuples)
         for action in controller.handle(report):
             if isinstance(action, SwapSequence):
                 arrangement = action.arrangement

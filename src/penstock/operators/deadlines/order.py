@@ -67,11 +67,6 @@ class OrderPlan:
         """The grouping columns, at least one."""
         return [name for name, _ in self.window.keys] or [_ALL]
 
-    @property
-    def is_incremental(self) -> bool:
-        """Whether an instance can be worked out from the states of an earlier one."""
-        return any(call.aggregate.is_incremental for call in self.calls)
-
 
 def work_out(
     plan: OrderPlan,

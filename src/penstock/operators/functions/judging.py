@@ -76,11 +76,6 @@ class CallsProgram:
         wanted = [each for call in self.calls for each in (*call.arguments, *call.raising)]
         return list(dict.fromkeys(each for each in wanted if isinstance(each, str) and each not in own))
 
-    @property
-    def orders(self) -> bool:
-        """Whether some branch has several calls, so that their order matters."""
-        return bool(((self.tested >= 0).sum(axis=0) > 1).any())
-
 
 @dataclass(frozen=True, slots=True)
 class RaisedRow:

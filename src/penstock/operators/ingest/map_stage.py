@@ -111,6 +111,19 @@ class StreamProgram:
         return [] if self.time is None else self._read_for([self.time])
 
     @property
+    def needed_untimed(self) -> list[str]:
+        """Those of `needed` that are needed where the event times are counted already."""
+        return self._read_for([*self.attributes, *self._given])
+
+    @property
+    def only_counts_times(self) -> bool:
+        """Whether event times are counted, and needed for nothing else."""
+        others = self.windows is not None or self.tuples is not None
+        return (
+            not others and self.observed == [self.event_time] and self.event_time not in self.needed_untimed
+        )
+
+    @property
     def time(self) -> str | None:
         """The column of event times: that of the windows where there are any."""
         return self.event_time if self.windows is None else self.windows.time
@@ -355,6 +368,7 @@ class MapStage:
         batch: pa.RecordBatch,
         *,
         is_matched: bool = True,
+        is_timed: bool = True,
         steps: Steps | None = None,
         arrived: Ints | int | None = None,
     ) -> tuple[npt.NDArray[np.bool_], pa.Array]:
@@ -364,6 +378,7 @@ class MapStage:
             batch: at least the program's `needed` columns.
             is_matched: False where it is known that no tuple satisfies any condition; the compared
                 columns are not needed then.
+            is_timed: False where the event times are counted already; the program's `needed_untimed` are enough then.
             steps: the tuples' arrival steps, where they have such.
             arrived: when each arrived, or all of them, microseconds since the epoch; None: not known.
 
@@ -391,7 +406,7 @@ class MapStage:
         counts.pairs += len(told.queries)
         counts.view_pairs += np.bincount(told.queries, minlength=self._outcomes.views)
         self._count_errors(told)
-        times = self._take_in(batch, told.satisfied, steps, arrived)
+        times = self._take_in(batch, told.satisfied, steps, arrived) if is_timed else None
         if self.tuples is not None:
             self.tuples.add(batch, told.satisfied, None if times is None else times.not_future)
         list_offsets = np.zeros(matched + 1, np.int32)
@@ -425,6 +440,17 @@ class MapStage:
         """
         name = self.program.time
         self._take_in(self._completed(batch, [] if name is None else [name]), None, steps, arrived)
+
+    def are_enough(self, ends: pa.RecordBatch) -> bool:
+        """Whether the oldest and newest event time of tuples say what is counted of all of theirs.
+
+        Not where some may be too far ahead to be believed, or too old to matter for slack.
+
+        Args:
+            ends: at least the program's `observed` columns, of two tuples with these event times.
+        """
+        times = event_times(ends.column(self.program.observed[0]), self._time_limit)
+        return times.believed is None and times.oldest is not None and times.oldest >= self._time_floor
 
     def _completed(self, batch: pa.RecordBatch, used: Sequence[str]) -> pa.RecordBatch:
         """A batch with the used columns that the worker computes."""

@@ -82,11 +82,6 @@ class Outcomes:
             conditions,
         )
 
-    @classmethod
-    def of_views(cls, views: int) -> Outcomes:
-        """The outcomes of queries that are views, all of them."""
-        return cls.numbered(views)
-
     def tell_apart(
         self, offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int32], rows: int
     ) -> ToldApart:

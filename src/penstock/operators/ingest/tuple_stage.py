@@ -5,8 +5,8 @@ They are held until they are worth a run; what is held at the end of the task is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -60,21 +60,6 @@ class TupleProgram:
         for plan in self.plans:
             every += [*(each.column for each in plan.columns), *plan.raising, *plan.or_null]
         return tuple(dict.fromkeys(every))
-
-    def renamed(self, names: Mapping[str, str]) -> TupleProgram:
-        """The program over batches in which some columns have other names."""
-        plans = (
-            replace(
-                plan,
-                columns=tuple(
-                    replace(each, column=names.get(each.column, each.column)) for each in plan.columns
-                ),
-                raising=tuple(names.get(name, name) for name in plan.raising),
-                or_null=tuple(names.get(name, name) for name in plan.or_null),
-            )
-            for plan in self.plans
-        )
-        return TupleProgram(tuple(plans))
 
     @property
     def wants_every_tuple(self) -> bool:

@@ -168,7 +168,6 @@ class CostModel:
         frequencies: Frequencies,
         allowed: frozenset[str] = frozenset({"slice", "probe"}),
     ) -> None:
-        self.terms = terms
         rows = frequencies.rows
         live = np.flatnonzero(terms.term >= 0)
         candidates = rows * frequencies.exact

@@ -129,9 +129,6 @@ class BatchFigures:
 
     Attributes:
         strategy: the side that answered, "rules" where there are trees alone.
-        tuples: rows of the batch.
-        dropped: rows that satisfy no query.
-        evaluations: ASC evaluations, None where the index answered.
         encode_ns: time spent turning columns into codes; the ASCs' is in `match_ns`.
         match_ns: time spent matching them.
         rules_ns: time that trees took, encoding included.
@@ -139,9 +136,6 @@ class BatchFigures:
     """
 
     strategy: Side | Literal["rules"]
-    tuples: int
-    dropped: int
-    evaluations: int | None
     encode_ns: int
     match_ns: int
     rules_ns: int
@@ -207,11 +201,6 @@ class Selector:
         """What codes the bounds of each column handed over that has any: of p-attributes, then of the rules' attributes."""
         return [*self.encoders, *(self._rules.encoders if self._rules is not None else ())]
 
-    @property
-    def arrangement(self) -> Arrangement | None:
-        """The sequence that the ASCs follow; None: the order of the attributes."""
-        return self._arrangement
-
     def rearrange(self, arrangement: Arrangement) -> None:
         """Lets the ASCs follow another sequence from the next batch on; results stay the same."""
         self._arrangement = arrangement
@@ -242,9 +231,7 @@ class Selector:
             if ruled is None:
                 raise TooManyMatchesError
             if not len(self.plan.coded.term_query):
-                self.figures = BatchFigures(
-                    "rules", rows, _dropped(ruled[0]), None, 0, 0, rules_ns, AscMeasures()
-                )
+                self.figures = BatchFigures("rules", 0, 0, rules_ns, AscMeasures())
                 return Matches(self.plan.names, *ruled, None)
         side: Side = self._choice.choose(rows) if self.strategy == "auto" else self.strategy
         compared = columns[:codings]
@@ -264,16 +251,7 @@ class Selector:
             if self.strategy == "auto":
                 self._learn(side, compared, rows, encode_ns + match_ns, measures)
         evaluations = measures.evaluations if side == "asc" else None
-        self.figures = BatchFigures(
-            side,
-            rows,
-            _dropped(offsets),
-            evaluations,
-            encode_ns,
-            match_ns,
-            rules_ns,
-            measures,
-        )
+        self.figures = BatchFigures(side, encode_ns, match_ns, rules_ns, measures)
         return Matches(self.plan.names, offsets, queries, evaluations)
 
     def encode(
@@ -410,10 +388,6 @@ def _concatenate(parts: Sequence[Rows]) -> Rows:
     ends = np.cumsum([0] + [len(queries) for _, queries in parts])
     offsets = [parts[0][0]] + [part[1:] + end for (part, _), end in zip(parts[1:], ends[1:-1], strict=True)]
     return np.concatenate(offsets), np.concatenate([queries for _, queries in parts])
-
-
-def _dropped(offsets: npt.NDArray[np.int64]) -> int:
-    return int(np.count_nonzero(offsets[1:] == offsets[:-1]))
 
 
 def _merged(one: Rows, other: Rows) -> Rows:

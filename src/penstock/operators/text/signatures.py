@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.kernels.compiled import filling
 from penstock.kernels.text import BY_CALLER, FOLDS_TO_ASCII, FOREIGN, SPACED, count_points
 from penstock.operators.text.automaton import Automaton, Hits, Item, items_of
 from penstock.operators.text.columns import Rows, Texts, plain, texts_in, texts_of
@@ -287,11 +286,3 @@ def _valid(array: pa.Array, rows: Rows | None) -> npt.NDArray[np.bool_] | None:
         return None
     valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
     return valid if rows is None else valid[rows]
-
-
-@filling()
-def warm_up() -> None:
-    """Compiles or loads the kernels, before a process forks or is timed."""
-    values = [f"a{number}b" for number in range(2 * _SAMPLE)]
-    patterns = [TextPattern("like", "%a_b%", ("lower",)), TextPattern("length", "3..")]
-    SignatureEncoder(patterns).encode(pa.array([*values, "a\u0130b", None]))

@@ -130,7 +130,7 @@ class WindowOperator:
                 (floors or {}).get(plan.name, begun),
                 gamma,
                 self.parts,
-                self.panes if plan.selection is None else SelectedPanes(shared, plan.selection, keys),
+                self.panes if plan.selection is None else SelectedPanes(shared, plan.selection),
                 self._clocks,
                 self._beginning,
             )

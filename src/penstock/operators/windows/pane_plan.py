@@ -72,14 +72,12 @@ class PaneProgram:
     Attributes:
         time: the event time column, a timestamp in microseconds; None: the stream has none, and all operators are running views'.
         operators: what is computed.
-        selections: number of distinct conditions.
         shards: number of shards.
         span: the first and the last event time of the tuples that are wanted in windows, microseconds; None: all.
     """
 
     time: str | None
     operators: tuple[PanePlan, ...]
-    selections: int
     shards: int
     span: tuple[int, int] | None = None
 

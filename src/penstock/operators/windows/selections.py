@@ -292,13 +292,11 @@ class SelectedPanes:
     Args:
         shared: of the operator.
         selection: the view's.
-        keys: its grouping columns.
     """
 
-    def __init__(self, shared: Selections, selection: int, keys: Sequence[str]) -> None:
+    def __init__(self, shared: Selections, selection: int) -> None:
         self._shared = shared
         self._selection = selection
-        self._keys = list(keys)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._shared.starts(self._selection).tolist())

@@ -65,7 +65,6 @@ class View:
         self.policy = policy
         self._panes = panes
         self._clocks = clocks
-        self._keys = [name for name, _ in plan.keys]
         self.windows = Lifecycle(plan.windows, floor, beginning)
         self.judge = Judge(plan, policy, beginning.since, panes)
         self.corrector = Corrector(plan, parts, panes, gamma)

@@ -44,6 +44,7 @@ from penstock.spark.analysis.gate import (
 from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
 from penstock.spark.analysis.schemas import spark_schema
+from penstock.sql.script.dialects import instead_of
 
 _Answer = TypeVar("_Answer")
 
@@ -402,6 +403,9 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
         )
     if condition == "UNRESOLVED_ROUTINE":
         name = parameters.get("routineName", "").strip("`")
+        if (instead := instead_of(name)) is not None:
+            message = f"Function {name} is not Spark's. Write {instead}."
+            return UnknownNameError(message, text, start, end)
         near = meant(name, F.__all__)
         own = (
             " The option --functions, or Engine.function, registers a function of your own."
@@ -409,6 +413,11 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
             else ""
         )
         return UnknownNameError(f"Function {name} does not exist{near}{own}", text, start, end)
+    if condition == "FIELD_NOT_FOUND":
+        name = parameters.get("fieldName", "").strip("`")
+        fields = [each.strip("` ") for each in parameters.get("fields", "").split(",")]
+        message = f"Field {name} does not exist{meant(name, fields)} Existing fields: {', '.join(fields)}"
+        return UnknownNameError(message, text, start, end)
     message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)

@@ -52,6 +52,8 @@ _REASONS = {name: reason for reason, names in REFUSED.items() for name in names}
 _WINDOW_FUNCTION = "An aggregate, window or table-generating function"
 #: what a whole query may have, and an expression not
 _OF_QUERIES = frozenset({_WINDOW_FUNCTION, "The current time, date or user"})
+#: Spark's own failure, in place of the mistake that led to it
+_INTERNAL = re.compile(r"\[INTERNAL_ERROR\] (.*?)(?:\. | SQLSTATE|$)", re.MULTILINE)
 #: parsed texts that are kept
 _KEPT_TEXTS = 10_000
 
@@ -213,15 +215,18 @@ def _parsed_in(context: SparkContext, text: str) -> Any:
 
 @contextmanager
 def _shallow(text: str) -> Iterator[None]:
-    """Reports a text that is nested deeper than Spark can go as one that is not supported."""
+    """Reports a text that is nested deeper than Spark can go, or that Spark fails at, as one that is not supported."""
     try:
         yield
     except Py4JJavaError as error:
-        if "StackOverflowError" not in str(error.java_exception):
+        told = str(error.java_exception)
+        if "StackOverflowError" in told:
+            message = "This is nested too deeply for Spark. Move a part to its own view."
+        elif (failed := _INTERNAL.search(told)) is not None:
+            message = f"Spark fails at this: {failed[1]}. Check the types of the arguments."
+        else:
             raise
-        raise UnsupportedError(
-            "This is nested too deeply for Spark. Move a part to its own view.", text, 0, len(text)
-        ) from None
+        raise UnsupportedError(message, text, 0, len(text)) from None
 
 
 def _caught(spark: SparkSession, guarded: str) -> Column:

@@ -30,6 +30,10 @@ _planned: set[tuple[bytes, str, str]] = set()
 _KEPT = 100_000
 
 
+#: what Spark says of a pattern of times that only its versions before 3 had
+_NO_PATTERN = re.compile(r"Fail to recognize '(.*)' pattern in the DateTimeFormatter", re.DOTALL)
+
+
 def failures(
     table: DataFrame, expressions: Sequence[str], column: Callable[[SparkSession, str], Column]
 ) -> dict[str, str]:
@@ -73,12 +77,26 @@ def _failures(
 
 def refused(text: str, message: str) -> SqlError:
     """The refusal of an expression at which Spark raises, its offending literal marked where the message quotes one."""
-    told = _reason(message)
+    pattern = _NO_PATTERN.search(message)
+    told = f"Spark fails here before it reads a row: {_reason(message)}"
+    told = told if pattern is None else _of_pattern(pattern[1])
     literals = [text[each.start : each.end + 1] for each in tokenize(text) if text[each.start] in "'\""]
     quoted = [each for each in literals if _quotes(message, each[1:-1]) or _quotes(message, string(each))]
     marked = max(quoted, key=len, default=text)
     start = text.index(marked)
-    return SqlError(f"Spark fails here before it reads a row: {told}", text, start, start + len(marked))
+    return SqlError(told, text, start, start + len(marked))
+
+
+def _of_pattern(pattern: str) -> str:
+    """What is wrong with a pattern of times that Spark does not recognize."""
+    meant = pattern.replace("Y", "y")
+    if "M" in meant:
+        meant = meant.replace("D", "d")
+    near = "." if meant == pattern else f"; did you mean '{meant}'?"
+    return (
+        f"'{pattern}' is not a pattern of times{near} Letters: y year, M month, d day, H hour, m minute, s second, S its fraction, E day of the "
+        "week. All: https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html"
+    )
 
 
 def _reason(message: str) -> str:

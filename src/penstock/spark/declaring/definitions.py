@@ -272,7 +272,7 @@ def define_join(
     used = {source.relation.upper() for source in flat.sources}
     host = SparkJoinHost(spark, {each: schema for each, schema in schemas.items() if each.upper() in used})
     known = {each.name.upper(): each for each in relations}
-    plan, warnings = bind_join(flat, name, known, host, functions)
+    plan, warnings = bind_join(flat, name, known, host, functions, is_judged=True)
     if plan.optional and plan.residual:
         # WHERE may have made an inner join of the first LEFT JOIN
         aliases = {plan.inputs[number].alias for number in plan.optional}

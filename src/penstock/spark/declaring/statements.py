@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.declaring.columns import with_columns
 from penstock.spark.declaring.declared import Declared, RuleSet, Stream
 from penstock.spark.declaring.explained import explained
+from penstock.spark.declaring.further import further_mistakes
 from penstock.spark.declaring.insertions import check_width, insert_view, refuse_reserved, view_of
 from penstock.spark.declaring.refreshing import with_remedy
 from penstock.spark.declaring.retaining import retain_table, retain_views
@@ -237,11 +238,32 @@ class Declaring:
         def declare_independent(trial: Declared, each: Mapping[str, CreateView]) -> None:
             declare(trial, mistakes.independent(each, trial.names))
 
-        if views and not mistakes.is_full:
-            for name, error in declare_apart(staged, views, declare_independent):
-                mistakes.add(placed(error, views[name]), name)
-                if mistakes.is_full:
-                    break
+        if not views or mistakes.is_full:
+            return
+        found: list[tuple[CreateView, InputError]] = []
+        for name, error in declare_apart(staged, views, declare_independent):
+            found.append((views[name], placed(error, views[name])))
+            mistakes.add(found[-1][1], name)
+            if mistakes.is_full:
+                return
+        for view, error in found:
+            self._add_further(staged, view, error, mistakes)
+
+    def _add_further(self, staged: Declared, view: CreateView, error: InputError, mistakes: Mistakes) -> None:
+        """Takes in the mistakes of a view behind its first one."""
+        for each in further_mistakes(view, with_columns(staged, error), partial(self._judged, staged, view)):
+            if mistakes.is_full:
+                return
+            mistakes.add(each)
+
+    def _judged(self, staged: Declared, view: CreateView, text: str) -> InputError | None:
+        """The mistake of a view, had it another query."""
+        try:
+            query = parse_query(text, self.aggregates)
+            self.views(staged.copy(), {view.name: replace(view, query=query, text=text)})
+        except InputError as error:
+            return with_columns(staged, error)
+        return None
 
     def _judge_apart(self, trial: Declared, views: Sequence[CreateView], mistakes: Mistakes) -> None:
         """Takes in the mistake of a view that the script drops or declares twice.
@@ -282,7 +304,9 @@ class Declaring:
             try:
                 self._insert(staged, insert)
             except InputError as error:
-                mistakes.add(placed(error, insert))
+                mistakes.add(found := placed(error, insert))
+                view = CreateView(insert_view(insert), insert.query, insert.text, insert.start, insert.end)
+                self._add_further(staged, view, found, mistakes)
 
     def _rules(self, staged: Declared, statements: Iterable[CreateViews], mistakes: Mistakes) -> list[str]:
         """Adds the views of CREATE VIEWS statements but for those with mistakes, and returns their names.

@@ -50,7 +50,6 @@ class BatchDone:
         stream, batch, plan: which batch, and the plan version it is bound to.
         counts: sums over its tasks.
         sample: uint32[attributes, tuples] region codes sampled by the tasks, or None.
-        seconds: wall time from the start of the batch to its publication.
     """
 
     stream: str
@@ -58,7 +57,6 @@ class BatchDone:
     plan: int
     counts: StageCounts
     sample: npt.NDArray[np.uint32] | None
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,9 +164,7 @@ class BatchAnswerer:
         self._tell(plan, ran, figures, spent)
         version = bound.program.version
         self._published()
-        self._on_batch(
-            BatchDone(self._stream, batch, version, ran.counts, _samples(ran.reports), spent.whole)
-        )
+        self._on_batch(BatchDone(self._stream, batch, version, ran.counts, _samples(ran.reports)))
         self._tidy(batch)
 
     def close(self) -> None:

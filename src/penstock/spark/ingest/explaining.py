@@ -10,11 +10,13 @@ from penstock.operators.scalars.columns import ComputedColumns
 from penstock.operators.windows.rankings import RankedParts
 from penstock.operators.windows.shard import RunningPlan
 from penstock.plan.rankings import ROW_NUMBER, OrderKey, RankedPlan, Ranking
+from penstock.plan.selection import Attribute
 from penstock.plan.windows import Aggregate, WindowPlan
 from penstock.spark.ingest.window_views import CompiledWindows
 from penstock.sql.conditions.bind import BoundSelections
 from penstock.sql.script.statements import Query
 from penstock.sql.text.intervals import length_text
+from penstock.sql.text.lexing import quote
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name, key_name
 
@@ -235,6 +237,13 @@ def _ranking(ranking: Ranking, expressions: Mapping[str, str]) -> str:
     return f"{ranking.function} <= {ranking.limit} of each partition, by {order}"
 
 
+def _compared(attribute: Attribute) -> str:
+    """An attribute's name and type, and its expression where it is more than this name."""
+    told = f"{attribute.name} {attribute.type}"
+    is_name = attribute.expression in (attribute.name, quote(attribute.name))
+    return told if is_name else f"{told} = {attribute.expression}"
+
+
 def explain_bound(bound: BoundSelections, computer: str) -> list[str]:
     """Bound selections in lines: compared columns, columns that are computed, conditions.
 
@@ -243,11 +252,9 @@ def explain_bound(bound: BoundSelections, computer: str) -> list[str]:
         computer: who computes columns.
     """
     attributes, derived = bound.selections.attributes, bound.computed
-    lines = [
-        f"  compared column {each.name}: {each.type} = {each.expression}" for each in attributes[:_SHOWN]
-    ]
-    if len(attributes) > _SHOWN:
-        lines.append(f"  ... {len(attributes)} compared columns in total")
+    compared = list(dict.fromkeys(_compared(each) for each in attributes))
+    more = f", ... {len(compared)} in total" if len(compared) > _SHOWN else ""
+    lines = [f"  compared columns: {', '.join(compared[:_SHOWN])}{more}"] if compared else []
     lines += [
         f"  computed by {computer}: {column.name} = {column.expression}"
         + (" (where it fails, the row matches nothing)" if column.error_column else "")

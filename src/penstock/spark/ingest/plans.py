@@ -164,12 +164,6 @@ class StreamPlans:
             is_answered = bool(self._views) or bool(self._register.answered)
         return 0.0 if is_answered else self.patience
 
-    def definitions(self, version: int) -> Mapping[str, ViewDefinition]:
-        """The selection views of a stored plan version."""
-        with self._compiling:
-            plan = self._compiled.get(version)
-        return self._log.load(version) if plan is None else plan.views
-
     def begin_with(self, declared: DeclaredConditions) -> None:
         """Takes conditions that are bound already; the first plan version that is compiled need not bind them again."""
         self._compiler.declared = declared

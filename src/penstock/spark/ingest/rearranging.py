@@ -123,14 +123,10 @@ class Rearranging:
             dropping_ratio=round(sampled.dropped / max(1, sample.shape[1]), 4),
         )
         counts = done.counts
-        evaluations = counts.evaluations if counts.asc_tuples else None
-        dropped = counts.tuples - counts.matched
         with self._counting:
             tuples = counts.tuples + self._passed_over.pop(done.stream, 0)
         actions += self._controller.handle(
-            StatisticsReported(
-                done.stream, done.plan, tuples, dropped, evaluations, sample, counts.coding_costs
-            )
+            StatisticsReported(done.stream, done.plan, tuples, sample, counts.coding_costs)
         )
         for action in actions:
             watched.is_measuring = isinstance(action, SampleTuples)

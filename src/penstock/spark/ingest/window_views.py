@@ -227,9 +227,7 @@ def compile_windows(
     span, horizon = settings.correction_span_seconds, settings.least_horizon_seconds
     return CompiledWindows(
         bound={b.plan.name: b for members in operators.values() for each, b in members if each.is_answered},
-        panes=PaneProgram(_time(every, derived, event_time), tuple(panes), len(conditions), shards)
-        if every
-        else None,
+        panes=PaneProgram(_time(every, derived, event_time), tuple(panes), shards) if every else None,
         shards=WindowProgram(
             version,
             tuple(plans),

@@ -10,7 +10,7 @@ read (`LogReader`). Those of the writer's process say how far they have come.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -190,17 +190,6 @@ class LogReader:
             CheckpointError: the entry is gone.
         """
         return self.entry(number).furthest
-
-    def backwards(self, number: int) -> Iterator[Entry]:
-        """The entries before one that are kept, the newest first."""
-        for each in range(number - 1, self.first - 1, -1):
-            try:
-                yield self.entry(each)
-            except CheckpointError:
-                if each < self.first:
-                    # it was removed meanwhile, and all before it
-                    return
-                raise
 
     def marks(self) -> dict[str, int]:
         """How far each reader has come: number of the last entry it will never read again."""

@@ -22,6 +22,8 @@ from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.windows.bind import BoundWindow
 
 Bools = npt.NDArray[np.bool_]
+#: gives the rows of a table of groups that pass, bool[rows]; holds scratch space: one a thread
+Judge = Callable[[pa.Table], Bools]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +41,32 @@ class KeptGroups:
     more: npt.NDArray[np.int8]
 
 
-class GroupCondition:
-    """The condition of a view on its groups. Holds scratch space: one a thread.
+def kept_groups(judge: Judge, raw: pa.Table) -> KeptGroups:
+    """Judge the groups of raw rows as they are, and as they were in the revision before.
 
     Args:
-        judge: gives the rows of a table of groups that pass, bool[rows].
+        judge: see `group_condition`.
+        raw: see `raw_schema`.
     """
-
-    def __init__(self, judge: Callable[[pa.Table], Bools]) -> None:
-        self._holds = judge
-
-    def kept(self, raw: pa.Table) -> KeptGroups:
-        """Judge the groups of raw rows as they are, and as they were in the revision before.
-
-        Args:
-            raw: see `raw_schema`.
-        """
-        before = raw.column(BEFORE).combine_chunks()
-        names = [field.name for field in before.type]
-        then = raw
-        for name in names:
-            then = then.set_column(then.column_names.index(name), name, pc.struct_field(before, name))
-        passes = self._holds(raw)
-        passed = self._holds(then) & before.is_valid().to_numpy(zero_copy_only=False)
-        places = passes | passed
-        now = pa.array(passes[places])
-        rows, old = raw.filter(pa.array(places)), then.filter(pa.array(places))
-        for name in names:
-            chosen = pc.if_else(now, rows.column(name), old.column(name))
-            rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), chosen)
-        op = rows.schema.field(OP)
-        told = pc.if_else(now, rows.column(OP), pa.scalar(DELETE, op.type))
-        rows = rows.set_column(rows.column_names.index(OP), op, told)
-        is_row = pc.not_equal(raw.column(OP), DELETE).to_numpy()
-        more = np.where(is_row, passes.astype(np.int8), -passes.astype(np.int8)) - passed
-        return KeptGroups(rows.drop_columns(BEFORE), places, more)
+    before = raw.column(BEFORE).combine_chunks()
+    names = [field.name for field in before.type]
+    then = raw
+    for name in names:
+        then = then.set_column(then.column_names.index(name), name, pc.struct_field(before, name))
+    passes = judge(raw)
+    passed = judge(then) & before.is_valid().to_numpy(zero_copy_only=False)
+    places = passes | passed
+    now = pa.array(passes[places])
+    rows, old = raw.filter(pa.array(places)), then.filter(pa.array(places))
+    for name in names:
+        chosen = pc.if_else(now, rows.column(name), old.column(name))
+        rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), chosen)
+    op = rows.schema.field(OP)
+    told = pc.if_else(now, rows.column(OP), pa.scalar(DELETE, op.type))
+    rows = rows.set_column(rows.column_names.index(OP), op, told)
+    is_row = pc.not_equal(raw.column(OP), DELETE).to_numpy()
+    more = np.where(is_row, passes.astype(np.int8), -passes.astype(np.int8)) - passed
+    return KeptGroups(rows.drop_columns(BEFORE), places, more)
 
 
 def is_plain(view: BoundWindow) -> bool:
@@ -81,7 +74,7 @@ def is_plain(view: BoundWindow) -> bool:
     return has_plain_outputs(view) and (view.having is None or group_condition(view) is not None)
 
 
-def group_condition(view: BoundWindow) -> GroupCondition | None:
+def group_condition(view: BoundWindow) -> Judge | None:
     """Return the condition of a view on its groups; None where only Spark can judge it.
 
     Args:
@@ -97,11 +90,11 @@ def group_condition(view: BoundWindow) -> GroupCondition | None:
     if compared is not None or view.having_tree is None:
         return compared
     tree = view.having_tree
-    return GroupCondition(lambda groups: Evaluation(whole_batch(groups)).holds(tree))
+    return lambda groups: Evaluation(whole_batch(groups)).holds(tree)
 
 
 @lru_cache(256)
-def _compared(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> GroupCondition | None:
+def _compared(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> Judge | None:
     """The condition where it compares groups with constants."""
     schema = pa.schema(groups)
     try:
@@ -118,4 +111,4 @@ def _compared(text: str, groups: tuple[tuple[str, pa.DataType], ...]) -> GroupCo
         found = selector.match([rows.column(name) for name in plan.columns], rows.num_rows)
         return np.diff(found.offsets).astype(np.bool_)
 
-    return GroupCondition(judge)
+    return judge

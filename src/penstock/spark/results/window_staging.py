@@ -25,7 +25,7 @@ from penstock.operators.windows.rows import OVERFLOWED
 from penstock.operators.windows.spans import SPAN
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles, StagedFile, WrittenFile
-from penstock.spark.results.having import group_condition, is_plain
+from penstock.spark.results.having import group_condition, is_plain, kept_groups
 from penstock.spark.results.window_schemas import (
     BEFORE,
     COVERAGE,
@@ -273,8 +273,8 @@ class ResultStage:
         rows = pa.concat_tables([answer.rows for answer in answers]).combine_chunks()
         table = raw_rows(view, answers, rows)
         raw = not is_plain(view)
-        condition = None if raw or view.having is None else group_condition(view)
-        kept = None if condition is None else condition.kept(table)
+        judge = None if raw or view.having is None else group_condition(view)
+        kept = None if judge is None else kept_groups(judge, table)
         if not raw:
             table = plain_results(view, table if kept is None else kept.rows)
         row_bytes = table.nbytes / max(1, len(table))

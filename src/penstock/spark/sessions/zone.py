@@ -14,12 +14,6 @@ from penstock.spark.storage.layout import Layout
 _ZONE = "time_zone"
 
 
-def session_zone(spark: SparkSession) -> str:
-    """The name that the session's time zone goes by: zones of one constant offset have one name, `UTC` or `+08:00`."""
-    name: str = _zone(spark, _setting(spark)).normalized().getId()
-    return "UTC" if name == "Z" else name
-
-
 def require_zone(spark: SparkSession, layout: Layout) -> None:
     """Refuses a session whose time zone is not that of the checkpoint; changes nothing.
 

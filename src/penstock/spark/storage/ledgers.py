@@ -109,14 +109,6 @@ class LedgerFolder:
             return None if _place(self.folder).written is None else writer
         return writer if writer.is_elsewhere or writer.is_running else None
 
-    @contextmanager
-    def read_briefly(self) -> Iterator[None]:
-        """Close what reading has opened, after the `with` block: an open ledger keeps a disk from being unmounted."""
-        try:
-            yield
-        finally:
-            _place(self.folder).close_reader()
-
     def close(self) -> None:
         """Close what this process has open of it. It is opened again for reading where it is needed."""
         place = _place(self.folder)

@@ -308,6 +308,22 @@ class RowGroupReader:
             raise UnreadableError(first_line(error), columns) from error
         self._check_rows(rows, columns)
 
+    def ends(self, column: str) -> pa.RecordBatch | None:
+        """Two rows with the least and the largest value of a column of moments, by the footer; None where it does not say."""
+        schema = self._file.schema_arrow
+        number = schema.get_field_index(column)
+        if number < 0 or self.group.times is not None or not pa.types.is_timestamp(schema.field(number).type):
+            return None
+        found = [
+            chunk.statistics
+            for index in range(self.metadata.num_columns)
+            if (chunk := self.metadata.column(index)).path_in_schema == column and chunk.is_stats_set
+        ]
+        if not found or not found[0].has_min_max:
+            return None
+        ends = pa.array([found[0].min_raw, found[0].max_raw], pa.int64())
+        return pa.record_batch([ends.cast(schema.field(number).type)], names=[column])
+
     def table(self, columns: Sequence[str]) -> pa.Table:
         """All rows of the row group."""
         try:

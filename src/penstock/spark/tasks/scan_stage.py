@@ -102,20 +102,34 @@ def _run_row_group(task: Task, group: RowGroup) -> None:
         program.plan, _bounds(group, reader.metadata, task.stage.bounding_encoders, columns)
     )
     arrived = None if group.stamp is None else group.stamp.modified_ns // 1_000
+    ends = reader.ends(program.observed[0]) if program.only_counts_times else None
+    if ends is not None and not task.stage.are_enough(ends):
+        ends = None
     if not is_matched and not program.wants_every_tuple:
         task.stage.skip(group.rows)
-        if program.observed:
+        if program.observed and ends is None:
             for batch in reader.batches(program.observed, batch_rows):
                 task.stage.observe_times(batch, task.steps_of(batch, group.step), arrived)
-        return
-    first = program.needed if is_matched else program.gathered
-    late = _LateColumns(reader)
-    offset = 0
-    for batch in reader.batches(first or [columns[0]], batch_rows):
-        late.at(batch, offset)
-        offset += batch.num_rows
-        steps = task.steps_of(batch, group.step)
-        task.process(batch, late.tuples, is_matched=is_matched, steps=steps, arrived=arrived)
+    else:
+        first = program.gathered
+        if is_matched:
+            first = program.needed if ends is None else program.needed_untimed
+        late = _LateColumns(reader)
+        offset = 0
+        for batch in reader.batches(first or [columns[0]], batch_rows):
+            late.at(batch, offset)
+            offset += batch.num_rows
+            steps = task.steps_of(batch, group.step)
+            task.process(
+                batch,
+                late.tuples,
+                is_matched=is_matched,
+                is_timed=ends is None,
+                steps=steps,
+                arrived=arrived,
+            )
+    if ends is not None:
+        task.stage.observe_times(ends)
 
 
 class _LateColumns:

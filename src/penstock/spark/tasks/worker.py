@@ -285,6 +285,7 @@ class Task:
         tuples: Tuples,
         *,
         is_matched: bool = True,
+        is_timed: bool = True,
         steps: Steps | None = None,
         arrived: Ints | int | None = None,
     ) -> None:
@@ -293,16 +294,18 @@ class Task:
         Args:
             batch: at least the program's `needed` columns.
             tuples: gives the rows where the mask is true.
-            is_matched: see `MapStage.process`.
+            is_matched, is_timed: see `MapStage.process`.
             steps: the tuples' arrival steps; None: all are of the last one.
             arrived: see `MapStage.process`.
         """
         if steps is None:
             steps = self.steps_of(batch)
         try:
-            mask, queries = self.stage.process(batch, is_matched=is_matched, steps=steps, arrived=arrived)
+            mask, queries = self.stage.process(
+                batch, is_matched=is_matched, is_timed=is_timed, steps=steps, arrived=arrived
+            )
         except TooManyMatchesError:
-            self._process_halves(batch, tuples, steps, arrived)
+            self._process_halves(batch, tuples, steps, arrived, is_timed=is_timed)
             return
         self._stage_runs(all_held=False)
         if self.stage.too_late is not None:
@@ -336,6 +339,8 @@ class Task:
         tuples: Tuples,
         steps: Steps | None,
         arrived: Ints | int | None,
+        *,
+        is_timed: bool,
     ) -> None:
         rows = batch.num_rows
         for first, last in ((0, rows // 2), (rows // 2, rows)):
@@ -347,7 +352,8 @@ class Task:
 
             own = None if steps is None else steps[first:last]
             when = arrived[first:last] if isinstance(arrived, np.ndarray) else arrived
-            self.process(batch.slice(first, last - first), of_half, steps=own, arrived=when)
+            half = batch.slice(first, last - first)
+            self.process(half, of_half, is_timed=is_timed, steps=own, arrived=when)
 
     def quarantine(self, record: pa.Array, origin: pa.Array, reason: pa.Array) -> None:
         """Stages records that could not be read, with where they came from and why."""

@@ -241,7 +241,7 @@ class _Parser(Cursor):
         self.position += 1
         result: Condition
         if word == "DISTINCT":
-            self.expect(TokenType.FROM, "FROM")
+            self.expect(TokenType.DISTINCT, "FROM")
             right = self.operand()
             if operand is None:
                 return self._opaque(first)

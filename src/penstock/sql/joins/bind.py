@@ -22,7 +22,7 @@ from penstock.sql.joins.blame import blamed
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
-from penstock.sql.joins.lookups import as_inner, bound_lookup, with_lookups
+from penstock.sql.joins.lookups import as_inner, bound_lookup, only_spark_computes, with_lookups
 from penstock.sql.joins.memberships import comparison, refuse_mixed_types
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import JoinQuery, JoinWord
@@ -50,6 +50,8 @@ def bind_join(
     relations: Mapping[str, Relation],
     host: JoinHost,
     functions: Collection[str] = (),
+    *,
+    is_judged: bool = False,
 ) -> tuple[JoinPlan, list[str]]:
     """Binds a join view.
 
@@ -59,6 +61,7 @@ def bind_join(
         relations: the streams and static tables that may be joined, by name in upper case.
         host: Spark's analysis over them.
         functions: names of the users' functions that take arrays and return one.
+        is_judged: whether workers judge all that an optional input is joined by: what only Spark computes is refused.
 
     Returns:
         The plan, and what is allowed in the view and seldom meant, a text each.
@@ -98,7 +101,7 @@ def bind_join(
     word, every, matching, after = parted(query, said, where, kept, base)
     turned = inner_now(query, word, said, where, kept, base)
     if turned:
-        return bind_join(as_inner(query, turned), name, relations, host, functions)
+        return bind_join(as_inner(query, turned), name, relations, host, functions, is_judged=is_judged)
     optional = None if after is None else base - 1
     is_full = word is JoinWord.FULL
     refuse_unjoined(inputs[:optional], every)
@@ -121,6 +124,8 @@ def bind_join(
     conditions = JoinConditions(kept, base, optional, users, is_full)
     conditions.add([each for each in every if each not in bounds.exact])
     conditions.add([each for each in matching if each not in bounds.exact], is_outer=True)
+    if is_judged and query.outer is not None and conditions.unjudged is not None:
+        raise only_spark_computes(query.outer.word, conditions.unjudged)
     keys = conditions.keys()
     filled = {0, optional} if is_full else {optional}
     filled |= set(range(base, len(inputs)))

@@ -15,6 +15,7 @@ from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import KeptColumns, cast_text, own_text, row_text
 from penstock.sql.joins.scope import Column, Expression
 from penstock.sql.joins.user_predicates import UserPredicates
+from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import enclosed
 
 
@@ -54,6 +55,7 @@ class JoinConditions:
         comparisons: see `JoinPlan`.
         residual: conditions on every row that no kernel judges.
         matching: likewise those that say what the optional input is joined by.
+        unjudged: the first condition among `matching`, where it was written.
         warnings: of texts that are compared with what is no text.
     """
 
@@ -66,6 +68,7 @@ class JoinConditions:
     comparisons: list[Comparison] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
     matching: list[str] = field(default_factory=list)
+    unjudged: Clause | None = None
     warnings: list[str] = field(default_factory=list)
     _equal: list[tuple[Side, Side, pa.DataType]] = field(default_factory=list)
     _looked_up: list[tuple[Side, Side, pa.DataType]] = field(default_factory=list)
@@ -198,6 +201,8 @@ class JoinConditions:
         inputs = conjunct.inputs
         if len(inputs) > 1:
             (self.matching if is_outer else self.residual).append(conjunct.text(self.kept.text))
+            if is_outer:
+                self.unjudged = self.unjudged or conjunct.clause
             return
         (number,) = inputs or {0}
         if is_outer and number != self.optional:

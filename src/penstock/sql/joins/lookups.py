@@ -18,6 +18,11 @@ from penstock.sql.joins.streams import unjoined
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import enclosed
 
+#: what a script may have written
+_WRITTEN = {
+    JoinWord.SEMI: "EXISTS, IN or a LEFT SEMI JOIN",
+    JoinWord.ANTI: "NOT EXISTS, NOT IN or a LEFT ANTI JOIN",
+}
 _REFRESH = "Or add the hint /*+ REFRESH('1 minute') */ behind SELECT"
 
 
@@ -96,9 +101,9 @@ def refuse_filled(word: JoinWord, conjuncts: Sequence[Conjunct], inputs: Sequenc
 
 
 def only_spark_computes(word: JoinWord, clause: Clause) -> UnsupportedError:
-    """The mistake that only Spark can judge a condition in ON."""
+    """The mistake that only Spark can judge a condition in ON, or of the query in EXISTS or IN."""
     message = (
-        f"This condition of a {word} is not supported yet, because only Spark can compute it. Allowed after ON: "
+        f"This condition of {_WRITTEN.get(word, f'a{word.article} {word}')} is not supported yet, because only Spark can compute it. Allowed there: "
         "comparisons (=, <>, <, <=, >, >=, BETWEEN) of an expression of one input with one of the other that cannot "
         "fail, conditions on one input, and AND of these."
     )

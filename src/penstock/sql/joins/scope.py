@@ -242,7 +242,8 @@ class Scope:
             return None, 1
         if owner is not None and len(parts) > 1:
             names = ", ".join(column.name for column in self.columns[owner])
-            message = f"{self.aliases[owner]} has no column {parts[1][0]}. Its columns: {names}"
+            near = meant(parts[1][0], [column.name for column in self.columns[owner]])
+            message = f"{self.aliases[owner]} has no column {parts[1][0]}{near} Its columns: {names}"
             raise clause.error(UnknownNameError, message, start, parts[1][2])
         column = parts[1][0] if len(parts) > 1 else None
         self._refuse_tested(clause, first, column, start, parts[-1][2] if column else end)

@@ -152,7 +152,7 @@ def sources_in(tokens: Sequence[Token]) -> Iterator[int]:
                 awaits.pop()
             case TokenType.SELECT:
                 awaits[-1] = True
-            case TokenType.FROM if awaits[-1] and tokens[position - 1].token_type is not TokenType.DISTINCT:
+            case TokenType.FROM if awaits[-1]:
                 awaits[-1] = False
                 yield position + 1
             case TokenType.JOIN:

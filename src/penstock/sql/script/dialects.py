@@ -18,13 +18,30 @@ _INSTEAD = {
     "HOP": _SLIDING,
     "HOPPING": _SLIDING,
     "SESSION": _SESSIONS,
+    "CUMULATE": "Write /*+ CUMULATE('1 hour') */ behind SELECT, and GROUP BY window(time, '10 minutes'), which is the step",
+    "UNNEST": "Write LATERAL VIEW explode(list) t AS item behind the table, with the hint REFRESH('1 minute')",
+}
+#: functions by name, where Spark has none of that name
+_FUNCTIONS = {
+    "JSON_VALUE": "get_json_object(text, '$.path')",
+    "JSON_QUERY": "get_json_object(text, '$.path')",
+    "JSON_EXISTS": "get_json_object(text, '$.path') IS NOT NULL",
+    "SPLIT_INDEX": "split_part(text, ',', 1), which counts from 1",
+    "CONVERT_TZ": "convert_timezone('UTC', 'Europe/Berlin', time)",
+    "PROCTIME": "the option arrival 'column' of the table, and that column",
 }
 _SUFFIXES = ("_START", "_END", "_ROWTIME")
+_PATTERNS = "Write lag(column) OVER (PARTITION BY key ORDER BY time) for earlier rows, in a view with the hint REFRESH('1 minute')"
 _CHANGES = "Leave EMIT out: each view publishes its changes, and `penstock results --changes` prints them"
 
 
+def instead_of(function: str) -> str | None:
+    """What Spark's SQL has in place of a function of another system; None: nothing is known of the name."""
+    return _FUNCTIONS.get(function.upper())
+
+
 def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
-    """Refuses the first window function, WINDOW clause or EMIT of another system.
+    """Refuses the first window function, WINDOW clause, pattern or EMIT of another system.
 
     Args:
         script: the text the tokens come from.
@@ -39,13 +56,16 @@ def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
         is_grouped = is_grouped or token.token_type is TokenType.GROUP_BY
         after = words[position + 1] if position + 1 < len(words) else ""
         name = next((word.removesuffix(each) for each in _SUFFIXES if word.endswith(each)), word)
-        is_table = words[max(0, position - 2) : position] == ["TABLE", "("]
+        before = words[max(0, position - 2) : position]
+        is_table = before == ["TABLE", "("] or before[-1:] in (["FROM"], ["JOIN"])
         if after == "(" and name in _INSTEAD and (is_grouped or is_table or name != word):
             told = _INSTEAD[name]
         elif word == "WINDOW" and after in _INSTEAD:
             told = _INSTEAD[after]
         elif word == "EMIT" and after in ("CHANGES", "FINAL"):
             told = _CHANGES
+        elif word == "MATCH_RECOGNIZE" and after == "(":
+            told = _PATTERNS
         else:
             continue
         message = f"{token.text} is not Spark's SQL. {told}."

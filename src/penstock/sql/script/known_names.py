@@ -17,14 +17,6 @@ class KnownNames(Mapping[str, str]):
     def __init__(self, spelled: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
         self._spelled = spelled
 
-    @classmethod
-    def of(cls, kinds: Mapping[str, str]) -> KnownNames:
-        """Return the names of a mapping of name -> kind."""
-        spelled: dict[str, dict[str, str]] = {}
-        for name, kind in kinds.items():
-            spelled.setdefault(kind, {})[name.upper()] = name
-        return cls(spelled)
-
     def kind(self, name: str) -> str | None:
         """Return what has a name in upper case; None: nothing."""
         return next((kind for kind in reversed(list(self._spelled)) if name in self._spelled[kind]), None)

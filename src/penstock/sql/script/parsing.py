@@ -38,6 +38,12 @@ RULE_FORMATS = {
 #: what the columns of a table of rules are called, unless options name them
 _RULE_COLUMNS = {"name": "name", "condition": "condition"}
 
+_NO_SOURCE = "Expected USING and a source here, then OPTIONS (path '...', event_time 'column'), in place of WITH (...)."
+#: what other systems declare between columns
+_NO_COLUMNS = {
+    "WATERMARK FOR": "Write OPTIONS (event_time 'column') behind the columns; late tuples correct what they change.",
+    "PRIMARY KEY": "Leave it out; a sink takes OPTIONS (mode 'upsert', key 'column').",
+}
 #: how statements begin, and nothing within one
 _BEGINNINGS = (
     (TokenType.CREATE, TokenType.TABLE),
@@ -139,6 +145,10 @@ class StatementParser(Cursor):
         if self.accept_words("DROP", "VIEW"):
             if_exists = self.accept_words("IF", "EXISTS")
             dropped = DropView(self._declared_name(), if_exists)
+            if self.kind() is TokenType.COMMA:
+                raise self.fail(
+                    "DROP VIEW takes one view. Write a statement for each: DROP VIEW a; DROP VIEW b;"
+                )
             if self.position < len(self.tokens):
                 raise self.expected("the end of the statement")
             return dropped
@@ -186,9 +196,15 @@ class StatementParser(Cursor):
         columns: tuple[Column, ...] = ()
         if self.accept(TokenType.L_PAREN):
             columns = self._columns()
-        if not self.accept(TokenType.USING):
+        if self.kind() is TokenType.ALIAS and self.kind(1) in (TokenType.SELECT, TokenType.WITH):
             raise self.fail(
-                "Expected USING and a source here, then OPTIONS (path '...', event_time 'column')."
+                f"A table is an input or a sink. To name a query, write CREATE VIEW {name} AS SELECT ...",
+                UnsupportedError,
+            )
+        if not self.accept(TokenType.USING):
+            instead = ", in place of WITH (...)" if self.kind() is TokenType.WITH else ""
+            raise self.fail(
+                f"Expected USING and a source here, then OPTIONS (path '...', event_time 'column'){instead}."
             )
         self.places["using"] = self.place()
         source = self.name("the name of a source").lower()
@@ -269,7 +285,15 @@ class StatementParser(Cursor):
         columns: list[Column] = []
         while True:
             place = self.place()
+            begin = " ".join(token.text.upper() for token in self.tokens[self.position : self.position + 2])
+            for words, instead in _NO_COLUMNS.items():
+                if f"{begin} ".startswith(f"{words} "):
+                    raise self.fail(f"{words} is not supported. {instead}", UnsupportedError)
             name = self.name("the name of a column")
+            if self.kind() is TokenType.ALIAS:
+                raise self.fail(
+                    f"A table has no computed columns. Compute {name} in a view.", UnsupportedError
+                )
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
             columns.append(Column(name, self._type(), self._path(name)))

@@ -18,7 +18,7 @@ from penstock.sql.script.common_tables import with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
-from penstock.sql.text.lexing import tokenize
+from penstock.sql.text.lexing import refuse_unpaired, tokenize
 from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_input, parse_selection
 from penstock.sql.text.written import written
@@ -61,6 +61,7 @@ def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionSh
 
 def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
     """Parses the tokens of one query of a script; raises as `parse_query`."""
+    refuse_unpaired(script, tokens)
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
     tokens = with_inlined(script, tokens, partial(parse_tokens, script, aggregates=aggregates))

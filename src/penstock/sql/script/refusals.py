@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import StatementError, meant
 
@@ -17,6 +17,9 @@ ALLOWED = (
 _DESCRIBED = (
     "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT` shows what each view computes."
 )
+_AS_A_VIEW = "Write CREATE VIEW name AS SELECT ..."
+#: statements of other systems that declare an input or, if they have a query, a view
+_OF_A_QUERY = ("CREATE STREAM", "CREATE STREAMING")
 #: what to do instead of a statement of another kind, by how it begins
 _INSTEAD = {
     "CREATE OR REPLACE": "Only views can be replaced. Edit the script; `penstock run --watch` applies the change.",
@@ -27,16 +30,18 @@ _INSTEAD = {
     "DESC": _DESCRIBED,
     "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
     **dict.fromkeys(
-        ("CREATE MATERIALIZED", "CREATE TEMPORARY", "CREATE TEMP", "CREATE GLOBAL", "CREATE LIVE"),
-        "Write CREATE VIEW name AS SELECT ...",
+        ("CREATE MATERIALIZED", "CREATE TEMPORARY", "CREATE TEMP", "CREATE GLOBAL", "CREATE LIVE"), _AS_A_VIEW
     ),
     **dict.fromkeys(
-        ("CREATE STREAM", "CREATE SOURCE", "CREATE STREAMING", "CREATE EXTERNAL"),
+        (*_OF_A_QUERY, "CREATE SOURCE", "CREATE EXTERNAL"),
         "Write CREATE TABLE name (columns) USING source OPTIONS (...).",
     ),
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
-    "SELECT": "Write CREATE VIEW name AS SELECT ...",
+    "SELECT": _AS_A_VIEW,
     "WITH": "Write a CREATE VIEW for each query.",
+    "SET": "Settings are options of the command: `penstock run --set NAME=VALUE`, and `--conf KEY=VALUE` for Spark's.",
+    "EXECUTE": "Write the INSERT INTO statements one after the other: one run answers the whole script.",
+    "END": "Leave it out: one run answers the whole script.",
 }
 #: words at the beginning of statements
 _WORDS = ("CREATE", "TABLE", "VIEW", "VIEWS", "DROP", "INSERT", "INTO")
@@ -52,10 +57,13 @@ def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementErr
     """
     end = tokens[min(position, len(tokens) - 1)].end + 1
     begin = " ".join(token.text.upper() for token in tokens[:3])
-    instead = next((told for word, told in _INSTEAD.items() if f"{begin} ".startswith(f"{word} ")), "")
+    word = next((each for each in _INSTEAD if f"{begin} ".startswith(f"{each} ")), "")
+    instead = _INSTEAD.get(word, "")
+    if word in _OF_A_QUERY and any(token.token_type is TokenType.SELECT for token in tokens):
+        instead = _AS_A_VIEW
     if not instead:
         instead = next(filter(None, map(_near, (token.text for token in tokens[:2]))), "")
-    message = " ".join(("This statement is not supported.", *filter(None, (instead,)), ALLOWED))
+    message = f"This statement is not supported. {instead or ALLOWED}"
     return StatementError(message, script, tokens[0].start, end)
 
 

@@ -39,6 +39,8 @@ _VIEW = re.compile(
 
 #: words at the beginning of a statement, among which is the name that it declares
 _FIRST_WORDS = 6
+#: options of tables that are read, without underscores
+_OF_INPUTS = {"subscribe", "subscribepattern", "assign", "startingoffsets", "eventtime", "arrival", "static"}
 _ANY_SINK = f"{', '.join(SINKS[:-1])} or {SINKS[-1]}"
 
 
@@ -92,6 +94,8 @@ class _Names:
         self.apart: list[tuple[CreateView, ...]] = []
         #: views whose definition is not known any more, in upper case: what a refused statement made of them
         self._unclear: set[str] = set()
+        #: names that refused statements have behind that of what they declare, in upper case: tables that they read
+        self._mentioned: set[str] = set()
         #: views that could not be dropped, in upper case
         self._undropped: set[str] = set()
         #: INSERT INTO a table that does not exist, each with the place of its name
@@ -144,7 +148,13 @@ class _Names:
         loose = [statement for statement, _ in self._loose_inserts]
         read = {source.upper(): source for each in (*self.statements, *loose) for source in _read_by(each)}
         tables = [each for each in self.statements if isinstance(each, CreateTable)]
-        sinks = [each.name for each in tables if each.source in SINKS and each.name.upper() not in read]
+        sinks = [
+            each.name
+            for each in tables
+            if each.source in SINKS
+            and each.name.upper() not in read.keys() | self._mentioned
+            and _OF_INPUTS.isdisjoint(option.replace("_", "") for option in each.options)
+        ]
         for insert, place in self._loose_inserts:
             message = (
                 f"Table {insert.table} does not exist{meant(insert.table, sinks)} INSERT INTO needs a table USING {_ANY_SINK}; "
@@ -164,6 +174,9 @@ class _Names:
         words = [token.text.upper() for token in parser.tokens[:2]]
         named = [name for token in parser.tokens[:_FIRST_WORDS] if (name := name_of(token)) is not None]
         self.mistakes.refuse(*(name for name in named if name.upper() not in self._names))
+        self._mentioned.update(
+            name.upper() for token in parser.tokens[3:] if (name := name_of(token)) is not None
+        )
         begin, end = parser.name_place
         declared = self._text[begin:end].strip("`")
         if words == ["INSERT", "INTO"]:

@@ -109,6 +109,8 @@ def token_kinds(tokens: Sequence[Token]) -> list[TokenType]:
 def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token]:
     """Splits Spark SQL text into tokens whose `start` and `end` (inclusive) are offsets in `text`.
 
+    The word FROM of `IS [NOT] DISTINCT FROM` has the type `DISTINCT`: it begins no clause.
+
     Args:
         text: what to split.
         offset: where `text` begins in `whole`.
@@ -128,7 +130,20 @@ def tokenize(text: str, offset: int = 0, whole: str | None = None) -> list[Token
             offset + len(text),
         ) from error
     _make_room(tokens, offset, text if whole is None else whole)
+    for position, token in enumerate(tokens):
+        if token.token_type is TokenType.FROM and _compares(tokens, position):
+            tokens[position] = _retyped(token, TokenType.DISTINCT)
     return tokens
+
+
+def _compares(tokens: Sequence[Token], position: int) -> bool:
+    """Whether a FROM is that of `IS [NOT] DISTINCT FROM`."""
+    before = [token.token_type for token in tokens[max(0, position - 3) : position]]
+    return before[-2:] == [TokenType.IS, TokenType.DISTINCT] or before == [
+        TokenType.IS,
+        TokenType.NOT,
+        TokenType.DISTINCT,
+    ]
 
 
 def parse_expression(text: str) -> exp.Expression:
@@ -282,6 +297,28 @@ def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
         if depth == 0:
             yield position, token
         depth += token.token_type in _OPENING
+
+
+def refuse_unpaired(script: str, tokens: Sequence[Token]) -> None:
+    """Refuses the last parenthesis that is not closed, or the first that closes none.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of a query.
+
+    Raises:
+        SqlError: there is one.
+    """
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type is TokenType.R_PAREN:
+            if not opened:
+                raise SqlError("This parenthesis closes none.", script, token.start, token.end + 1)
+            opened.pop()
+    if opened:
+        raise SqlError("This parenthesis is not closed.", script, opened[-1].start, opened[-1].end + 1)
 
 
 def closing(tokens: Sequence[Token], opening: int) -> int | None:

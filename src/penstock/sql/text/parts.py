@@ -267,7 +267,13 @@ class Splitter(Cursor):
                     return items
             depth += self._nesting()
             self.position += 1
-        raise self.expected("FROM")
+        raise self._expected_from(first)
+
+    def _expected_from(self, first: int) -> SqlError:
+        """The mistake that no FROM follows the last item of a SELECT list, at the word that may be it, misspelt."""
+        alike = (at for at, token in enumerate(self.tokens) if at > first and _is_misspelt_from(token))
+        self.position = next(alike, self.position)
+        return self.expected("FROM")
 
     def _nesting(self) -> int:
         """1 where a bracket or CASE opens, -1 where it closes."""
@@ -372,6 +378,12 @@ class Splitter(Cursor):
             return Item(clause, clause, None, tree)
         bare = last - 2 if self.tokens[last - 2].token_type is TokenType.ALIAS else last - 1
         return Item(clause, self._clause(first, bare), tree.alias, tree)
+
+
+def _is_misspelt_from(token: Token) -> bool:
+    return token.token_type is TokenType.VAR and bool(
+        get_close_matches(token.text.upper(), ["FROM"], 1, 0.74)
+    )
 
 
 def unqualified(script: str, tokens: Sequence[Token], qualifier: str) -> Clause:

@@ -143,7 +143,7 @@ class LateOrders:
             )
             failpoint("late_started", publication)
             task = self._orders.late_task(view, instance)
-            order = RunningOrder(instance, {}, time.time(), inf, task)
+            order = RunningOrder(instance, {}, inf, task)
             self._working[order] = _Working(number, window)
             self._running.start([order])
 

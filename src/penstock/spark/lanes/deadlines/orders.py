@@ -88,7 +88,7 @@ class OrderReport:
         outcome: DONE, or OVER: its deadline passed, or it gave way, or FAILED: the user's code did.
         seconds: what it took in the worker; of one that is over a lower bound of what it would have taken.
         work: what it was worked out from; None unless it is done.
-        adding_seconds, removing_seconds, result_seconds: parts of `seconds`, see `WorkedOut`.
+        adding_seconds, removing_seconds: parts of `seconds`, see `WorkedOut`.
         results: what was staged: one file, or none where there are no rows or it is not done.
         carried: states for the next order, as bytes; None where there are none.
         is_kept: the next order can be worked out from partials that this worker keeps.
@@ -102,7 +102,6 @@ class OrderReport:
     work: WindowWork | None = None
     adding_seconds: float = 0.0
     removing_seconds: float = 0.0
-    result_seconds: float = 0.0
     results: Sequence[StagedResults] = ()
     carried: bytes | None = None
     is_kept: bool = False
@@ -193,7 +192,6 @@ class OrderTask:
             found.work,
             found.adding_seconds,
             found.removing_seconds,
-            found.result_seconds,
             carried=states,
             is_kept=self.panes is not None and KEPT.of(self.panes.name) is not None,
             uncarried="; ".join(each for each in (unused, lost) if each),
@@ -211,7 +209,6 @@ class OrderTask:
             found.work,
             found.adding_seconds,
             found.removing_seconds,
-            found.result_seconds,
             sampled=(len(sample.times), population),
         )
         return report, self._answer(found)

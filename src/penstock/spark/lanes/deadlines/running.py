@@ -47,14 +47,12 @@ class RunningOrder:
     Attributes:
         instance: it works out.
         decided: what the policy began it by.
-        began: seconds since the epoch.
         until: it is abandoned then, seconds since the epoch.
         task: works it out.
     """
 
     instance: Instance
     decided: Mapping[str, float | int | str]
-    began: float
     until: float
     task: OrderTask
 

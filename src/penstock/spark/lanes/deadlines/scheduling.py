@@ -196,7 +196,7 @@ class Schedule:
             task = self._orders.task(view, instance, action, until, found, before.get(instance.view))
             if not action.sample:
                 before[instance.view] = instance
-            order = RunningOrder(instance, action.figures, time.time(), until, task)
+            order = RunningOrder(instance, action.figures, until, task)
             lots.setdefault(action.lot, []).append(order)
         for orders in lots.values():
             failpoint("order_started", self._publications.number)

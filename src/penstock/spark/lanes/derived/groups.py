@@ -20,7 +20,7 @@ from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
 from penstock.sql.windows.query import WHOLE, WINDOW_NAME, aggregate_name, key_name
 
-_VALUE, _COUNT, _WAY = "v", "_rows", "_way"
+_COUNT, _WAY = "_rows", "_way"
 #: what does not fit its type is NULL, as in other window views
 _TRIED = {"sum": "try_sum", "avg": "try_avg"}
 
