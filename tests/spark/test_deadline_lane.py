@@ -135,6 +135,7 @@ def test_what_is_released_is_what_spark_says(spark: SparkSession, tmp_path: Path
     texts = {
         "built_in": f"k, {SLIDING} AS w, count(*) AS n, sum(x) AS s, count(DISTINCT x) AS d FROM rides GROUP BY k, {SLIDING}",
         "computed": "window(ts, '7 seconds') AS w, avg(x) + 1 AS a, max(x) AS m FROM rides WHERE x > -40 GROUP BY 1 HAVING max(x) > 47",
+        "picked": f"k, {SLIDING} AS w, max_by(x, struct(ts, x).ts) AS last, max(x) AS m FROM rides GROUP BY k, {SLIDING}",
         "carried": f"k, {SLIDING} AS w, total(x) AS t FROM rides GROUP BY k, {SLIDING}",
         "both_forms": f"{SLIDING} AS w, spread(x) AS d, total(x * 2) AS t FROM rides WHERE k IS NOT NULL GROUP BY {SLIDING}",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from penstock.errors import UnsupportedError
@@ -45,6 +46,8 @@ def define_derived(
     bound = bind_window(flat, name, schema, host)
     if flat.is_over_running:
         check_aggregates(flat, bound, schema)
+    else:
+        _refuse_unordered(flat, bound, schema)
     refuse_reserved(name, [output.name for output in bound.outputs])
     kind = RunningDefinition if flat.is_running else WindowDefinition
     known = kind(name, identity_of(name, text, below), text, below)
@@ -57,6 +60,24 @@ def define_derived(
     else:
         over = _join_time(flat, flat.over.column, definition)
     return DerivedView(known, bound, stream, definition.name, over, definition.id)
+
+
+def _refuse_unordered(flat: WindowQuery, bound: BoundWindow, schema: pa.Schema) -> None:
+    """Makes sure that Spark orders the arguments of MAX_BY and MIN_BY, of which the largest counts where several tuples decide."""
+    types = {column.name: column.type for column in schema} | {each.name: each.type for each in bound.derived}
+    # error bounds and the columns of a ranking have one column at most
+    for call, aggregate in zip(flat.aggregates, bound.plan.aggregates, strict=False):
+        if aggregate.by is not None and _has_map(types[aggregate.argument or ""]):
+            message = (
+                f"{aggregate.function} of a MAP is not supported over another view: Spark has no order of maps. "
+                "Take it of one entry, or of map_entries()."
+            )
+            raise call.clause.error(UnsupportedError, message)
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    parts = (kind.field(number).type for number in range(kind.num_fields))
+    return pa.types.is_map(kind) or any(map(_has_map, parts))
 
 
 def _united_time(flat: WindowQuery, column: str, definition: UnionDefinition) -> JoinTime:
