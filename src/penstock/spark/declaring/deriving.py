@@ -13,7 +13,7 @@ from penstock.spark.lanes.derived.views import DerivedView, JoinTime
 from penstock.spark.storage.bindings import RunningDefinition, WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.unions import UnionDefinition
-from penstock.sql.windows.bind import bind_window
+from penstock.sql.windows.bind import BoundWindow, bind_window
 from penstock.sql.windows.query import Beneath, WindowQuery
 
 
