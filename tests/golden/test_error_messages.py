@@ -110,7 +110,6 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance > 5\nCREATE VIEW w AS SELECT * FROM v",
     "CREATE TABLE weather USING csv OPTIONS (path 'x')\nINSERT INTO weather SELECT * FROM flights",
     "CREATE VIEW v AS SELECT origin, max_by(late) FROM flights GROUP BY origin",
-    "CREATE VIEW v AS SELECT origin, max_by(late, struct(day, late)) AS l FROM flights GROUP BY origin",
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT origin, 1 + Score(distance) AS s\nFROM flights GROUP BY origin, window(day, '1 day')",
     "CREATE VIEW v AS SELECT * FROM flights WHERE `score`(distance) > 3",
