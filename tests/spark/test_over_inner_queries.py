@@ -37,6 +37,8 @@ BY_WINDOW = {
     "JOIN (SELECT max(n) AS most, w FROM a GROUP BY w) m ON a.w = m.w AND a.n >= m.most",
     "of_stream": "SELECT t.id, t.qty FROM t JOIN (SELECT max(qty) AS most, window(ts, '10 minutes') AS w FROM t "
     "GROUP BY window(ts, '10 minutes')) m ON t.qty = m.most AND t.ts >= m.w.start AND t.ts < m.w.end",
+    "three": f"SELECT a.city, b.s, c.n FROM ({COUNTS}) a JOIN ({SUMS}) b ON a.city = b.city AND a.w = b.w "
+    f"LEFT JOIN ({COUNTS}) c ON c.w = b.w AND c.city = 'Basel'",
     "with_static": f"SELECT a.city, a.n, s.people FROM ({COUNTS}) a JOIN s ON a.city = s.city",
     "ranked": "SELECT city, n FROM (SELECT a.*, row_number() OVER (PARTITION BY a.w ORDER BY a.n DESC, a.city) AS r FROM "
     f"({COUNTS}) a JOIN ({SUMS}) b ON a.city = b.city AND a.w = b.w) WHERE r = 1",
@@ -51,6 +53,10 @@ WHOLE = {
     "AND r.ts BETWEEN l.ts - INTERVAL 2 MINUTES AND l.ts) GROUP BY city",
     "all": f"SELECT city, n FROM ({PER_CITY}) UNION ALL SELECT city, m FROM ({PER_CITY})",
     "exists": f"SELECT a.city FROM ({PER_CITY}) a WHERE EXISTS (SELECT 1 FROM ({PER_CITY}) b WHERE b.n > a.n)",
+    "left_of_two": f"SELECT a.city, a.n, c.n AS m, b.s FROM ({COUNTS}) a JOIN ({COUNTS}) c ON a.city = c.city "
+    f"LEFT JOIN ({SUMS}) b ON a.w = b.w AND c.w = b.w AND a.city = b.city",
+    "anti_of_two": f"SELECT a.city, a.n, c.n AS m FROM ({COUNTS}) a JOIN ({COUNTS}) c ON a.city = c.city "
+    f"LEFT ANTI JOIN ({SUMS}) b ON a.w = b.w AND c.w = b.w AND b.s > 4",
     "full": f"SELECT a.n, b.s FROM ({COUNTS}) a FULL JOIN ({SUMS}) b ON a.city = b.city AND a.w = b.w",
 }
 #: answered by lanes alone

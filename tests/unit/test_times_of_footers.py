@@ -41,7 +41,7 @@ def program(compared: str) -> StreamProgram:
     query = Query("v", (Term(((0, ValueSet((Interval(0, 40),))),)),))
     kind = pa.int64() if compared == "a" else pa.timestamp("us", "UTC")
     plan = compile_selections(SelectionSet((Attribute(compared, kind, f"`{compared}`"),), (query,)))
-    outcomes = Outcomes.of_views(1)
+    outcomes = Outcomes.numbered(1)
     return StreamProgram("s", 0, plan, outcomes, ("a", "t"), "t", None, Settings(), stored=("a",))
 
 

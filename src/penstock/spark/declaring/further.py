@@ -45,7 +45,8 @@ def further_mistakes(
         if (meant := told["near"]) is None:
             known = told["known"].split(", ")
             # no column twice in a SELECT list
-            meant = known[guesses % len(known)]
+            fresh = [each for each in known if not re.search(rf"\b{each}\b", text)] or known
+            meant = fresh[guesses % len(fresh)]
             guesses += 1
         end = begin + len(name)
         text = text[:begin] + meant + text[end:]

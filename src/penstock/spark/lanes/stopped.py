@@ -17,6 +17,9 @@ from penstock.spark.recovery.causes import Cause, cause_of
 from penstock.spark.recovery.retries import FOR_GOOD, Retries
 from penstock.spark.storage.events import EventLog
 
+#: Spark's condition of a job that somebody broke off, such as the end of a run: no view is at fault
+_CANCELLED = "SPARK_JOB_CANCELLED"
+
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 
@@ -168,13 +171,13 @@ def divided(
         What the attempts returned that succeeded, and the parts for which it fails, with the cause.
 
     Raises:
-        Exception: the first failure, if its cause has nothing to do with parts: it can pass and did not last, or ends the run.
+        Exception: the first failure, if its cause has nothing to do with parts: it can pass and did not last, the job was cancelled, or it ends the run.
     """
     try:
         return [attempt(parts)], []
     except Exception as error:
         cause = cause_of(error)
-        if cause.kind in FOR_GOOD or (cause.is_transient and not was_tried):
+        if cause.kind in FOR_GOOD or (cause.is_transient and not was_tried) or _CANCELLED in str(error):
             raise
         if len(parts) == 1:
             return [], [(parts[0], cause)]

@@ -92,7 +92,9 @@ def make_results(
             spark, spark_schema(raw_schema(bound)), [file.path for each in files for file in each.left]
         )
         results = _results(spark, bound, frame.coalesce(1))
-        stage = _stager(operator, files[0], result_schema(bound), store, has_having=bound.having is not None)
+        revision = mark_names([output.name for output in bound.outputs])[REVISION]
+        has_having = bound.having is not None
+        stage = _stager(operator, files[0], result_schema(bound), store, revision, has_having=has_having)
         frames.append(results.mapInArrow(stage, "made BINARY"))
     if not frames:
         return []
@@ -198,7 +200,13 @@ def _kept(spark: SparkSession, view: BoundWindow, having: str, raw: DataFrame) -
 
 
 def _stager(
-    operator: int, staged: StagedResults, schema: pa.Schema, store: BatchFiles | None, *, has_having: bool
+    operator: int,
+    staged: StagedResults,
+    schema: pa.Schema,
+    store: BatchFiles | None,
+    revision: str,
+    *,
+    has_having: bool,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     (raw,) = staged.left
 
@@ -206,7 +214,8 @@ def _stager(
         tables = [pa.Table.from_batches([batch]) for batch in batches]
         more = sum(pc.sum(table.column(_CHANGE)).as_py() or 0 for table in tables if has_having)
         own = [table.select(range(len(schema))).rename_columns(schema.names).cast(schema) for table in tables]
-        rows = pa.concat_tables([schema.empty_table(), *own])
+        # Spark reads large files first, and readers take the last row of a key for the newest
+        rows = pa.concat_tables([schema.empty_table(), *own]).sort_by(revision)
         made = MadeResults(operator, 0, (), staged.view if has_having else "", more)
         if rows.num_rows:
             file = written(raw.kind, rows)

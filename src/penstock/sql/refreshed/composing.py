@@ -15,7 +15,7 @@ from penstock.sql.joins.query import JoinQuery, joined_name
 from penstock.sql.refreshed.parsing import names_of, refuse_unstable, sources_of_tree
 from penstock.sql.refreshed.query import InnerQuery, RefreshedQuery
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import closing, parse_whole_query, spelling, tokenize
+from penstock.sql.text.lexing import closing, outer, parse_whole_query, spelling, tokenize
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.text.written import written
 from penstock.sql.unions.query import UnionQuery, union_name
@@ -96,7 +96,11 @@ class _Finder:
                 continue
             own = tokens[position:end]
             before = tokens[position - 2].token_type if position > 1 else None
-            name = self._answered(own) if before in _BEFORE_ROWS else None
+            # rows without FROM are none of a stream
+            reads = before in _BEFORE_ROWS and any(
+                each.token_type is TokenType.FROM for _, each in outer(own)
+            )
+            name = self._answered(own) if reads else None
             rest += self.replaced(own) if name is None else _named(name, own[0])
             position = end
         return rest

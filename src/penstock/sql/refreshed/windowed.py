@@ -177,8 +177,9 @@ class _Scope:
         """Whether conditions say that all inputs but static ones are of one window."""
         where = self.select.args.get("where")
         conditions = list(_conjuncts(where.this if where else None))
-        later: list[tuple[int, list[exp.Expression]]] = []
-        using: list[tuple[int, list[str]]] = []
+        pairs: list[tuple[int, int]] = []
+        #: of joins that leave rows without a partner, or only those: what they say of their own input
+        optional: list[tuple[int, list[tuple[int, int]]]] = []
         for place, join in enumerate(joins, 1):
             side, kind = join.side.upper(), join.kind.upper()
             if (
@@ -188,36 +189,37 @@ class _Scope:
             ):
                 return False
             own = list(_conjuncts(join.args.get("on")))
-            using.append((place, [each.name.upper() for each in join.args.get("using") or ()]))
-            if side == "LEFT" or kind in ("SEMI", "ANTI"):
-                self.sources[place].is_shown = False
-                later.append((place, own))
+            named = list(self._of_using(place, [each.name.upper() for each in join.args.get("using") or ()]))
+            self.sources[place].is_shown = not (side == "LEFT" or kind in ("SEMI", "ANTI"))
+            if side == "LEFT" or kind == "ANTI":
+                optional.append((place, [*named, *(each for each in self._equal(own) if place in each)]))
             else:
                 conditions += own
+                pairs += named
+        apart = {place for place, _ in optional}
         windowed = [place for place, each in enumerate(self.sources) if not each.leaf.is_static]
         if not windowed or not self.sources[windowed[0]].is_shown:
             return False
         group = _Group()
-        for left, right in (*self._equal(conditions), *self._of_using(using)):
+        for left, right in (*pairs, *self._equal(conditions)):
             group.join(left, right)
-        for place, own in later:
-            pairs = [each for each in self._equal(own) if place in each]
-            named = [each for each in self._of_using(using) if place in each]
-            if not self.sources[place].leaf.is_static and not pairs and not named:
+        if len({group.of(place) for place in windowed if place not in apart}) != 1:
+            return False
+        for place, said in optional:
+            if self.sources[place].leaf.is_static or group.of(place) == group.of(windowed[0]):
+                continue
+            # what ON says of other inputs does not restrict their rows
+            if all(group.of(left + right - place) != group.of(windowed[0]) for left, right in said):
                 return False
-            for left, right in pairs:
-                group.join(left, right)
-        return len({group.of(place) for place in windowed}) == 1 and any(
-            self.sources[place].leaf.columns and self.sources[place].is_shown for place in windowed
-        )
+            group.join(windowed[0], place)
+        return any(self.sources[place].leaf.columns and self.sources[place].is_shown for place in windowed)
 
-    def _of_using(self, using: Sequence[tuple[int, list[str]]]) -> Iterator[tuple[int, int]]:
-        for place, names in using:
-            for name in names:
-                if name in self.sources[place].leaf.columns:
-                    for before in range(place):
-                        if name in self.sources[before].leaf.columns:
-                            yield before, place
+    def _of_using(self, place: int, names: Sequence[str]) -> Iterator[tuple[int, int]]:
+        for name in names:
+            if name in self.sources[place].leaf.columns:
+                for before in range(place):
+                    if name in self.sources[before].leaf.columns:
+                        yield before, place
 
     def _equal(self, conditions: Sequence[exp.Expression]) -> Iterator[tuple[int, int]]:
         """Sources of which conditions say that their rows are of one window."""

@@ -52,12 +52,20 @@ def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
     """
     words = [token.text.upper() for token in tokens]
     is_grouped = False
+    #: of each open parenthesis, whether a query begins in it
+    queries: list[bool] = []
     for position, (token, word) in enumerate(zip(tokens, words, strict=True)):
         is_grouped = is_grouped or token.token_type is TokenType.GROUP_BY
         after = words[position + 1] if position + 1 < len(words) else ""
         name = next((word.removesuffix(each) for each in _SUFFIXES if word.endswith(each)), word)
-        before = words[max(0, position - 2) : position]
-        is_table = before == ["TABLE", "("] or before[-1:] in (["FROM"], ["JOIN"])
+        if token.token_type is TokenType.L_PAREN:
+            queries.append(after in ("SELECT", "WITH"))
+        elif token.token_type is TokenType.R_PAREN and queries:
+            queries.pop()
+        before = tokens[position - 1].token_type if position else None
+        is_table = words[max(0, position - 2) : position] == ["TABLE", "("] or (
+            before in (TokenType.FROM, TokenType.JOIN) and all(queries[-1:])
+        )
         if after == "(" and name in _INSTEAD and (is_grouped or is_table or name != word):
             told = _INSTEAD[name]
         elif word == "WINDOW" and after in _INSTEAD:
