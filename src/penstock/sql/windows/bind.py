@@ -19,7 +19,7 @@ from penstock.plan.windows import GROUPING_ID_TYPE, Aggregate, ErrorBound, Windo
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
-from penstock.sql.windows.aggregate_calls import AggregateCall
+from penstock.sql.windows.aggregate_calls import DISTINCT, AggregateCall
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -34,7 +34,7 @@ PLAIN_OUTPUT = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 #: aggregates that order the values of their argument
 _ORDERING = frozenset({"min", "max"})
 #: aggregates that tell values of their argument apart
-_HASHING = frozenset({"count_distinct", "approx_count_distinct"})
+_HASHING = frozenset({"approx_count_distinct", "mode", "collect_set", "collect_list", *DISTINCT})
 
 
 @dataclass(frozen=True, slots=True)
