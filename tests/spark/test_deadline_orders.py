@@ -63,6 +63,11 @@ BUILT_IN = {
     "min(level)": Aggregate("min", "level", pa.float64()),
     "max(origin)": Aggregate("max", "origin", pa.string()),
     "count(DISTINCT amount)": Aggregate("count_distinct", "amount", pa.int64()),
+    "sum(DISTINCT amount)": Aggregate("sum_distinct", "amount", pa.int64()),
+    "avg(DISTINCT amount)": Aggregate("avg_distinct", "amount", pa.float64()),
+    "sort_array(collect_list(level))": Aggregate("collect_list", "level", pa.list_(pa.float64())),
+    "sort_array(collect_set(origin))": Aggregate("collect_set", "origin", pa.list_(pa.string())),
+    "mode(amount, true)": Aggregate("mode", "amount", pa.int64()),
     "percentile(amount, 0.5)": Aggregate("percentile", "amount", pa.float64(), 0.5),
 }
 

@@ -45,7 +45,7 @@ VIEWS = {
     "days": f"SELECT {DAYS} AS w, name, {CONDITIONS}, {VALUES} FROM orders GROUP BY w, name",
     "sliding": "SELECT window(seen, '1 day', '8 hours').end AS e, sum(DISTINCT amount % 20) AS s, bool_and(amount > 30) AS b, "
     "sort_array(collect_list(exact)) AS l FROM orders GROUP BY window(seen, '1 day', '8 hours') HAVING count_if(price > 20) > 2",
-    "cumulated": "SELECT /*+ MAX_ERROR(0.1, 0.1) */ window(seen, '1 day').start AS b, avg(DISTINCT amount % 20) AS s, "
+    "early": "SELECT /*+ MAX_ERROR(0.1, 0.1) */ window(seen, '1 day').start AS b, avg(DISTINCT amount % 20) AS s, "
     "sort_array(collect_set(name)) AS l, mode(name, true) AS often, any(amount > 990) AS o FROM orders GROUP BY window(seen, '1 day')",
     "visits": f"SELECT {GAP} AS w, name, {VALUES}, count_if(amount > 500) AS c FROM orders GROUP BY {GAP}, name",
     "above": "SELECT w.start AS begun, n, names[0] AS first FROM days WHERE size(names) > 0 AND e",
@@ -56,7 +56,7 @@ VIEWS = {
     "over_kept": "SELECT k, sort_array(collect_list(name)) AS names, every(c > 1) AS e, sum(DISTINCT c) AS s, mode(c, true) AS m FROM kept GROUP BY k",
 }
 #: these say so only as their windows end
-OF_WINDOWS = {"days", "sliding", "cumulated", "visits", "above", "over_days", "weeks"}
+OF_WINDOWS = {"days", "sliding", "early", "visits", "above", "over_days", "weeks"}
 
 
 def ours(text: str) -> str:
@@ -179,7 +179,7 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
         ("any_value(named_struct('a', amount))", "Take it of each field"),
         ("any_value(map(1, amount))", "ordering|not supported"),
         ("sum(DISTINCT name = 'w')", "DATATYPE_MISMATCH|requires|BOOLEAN"),
-        ("collect_list(NULL)", "CAST|NULL"),
+        ("collect_list(NULL)", "The argument is NULL in every tuple: CAST it to a type"),
         ("first(name)", r"FIRST is not supported yet\. Write min_by\(x, time\)"),
         ("last_value(name)", r"LAST_VALUE is not supported yet\. Write max_by\(x, time\)"),
         ("listagg(name, ',')", r"Write array_join\(collect_list\(x\), ', '\)"),

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
+from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.grouping import (
     ListedPairs,
     Pairs,
@@ -31,7 +32,7 @@ from penstock.operators.windows.grouping import (
     shared_codes,
     without_nulls,
 )
-from penstock.operators.windows.of_values import KEEPING_VALUES, from_values, one_of_each, without_values
+from penstock.operators.windows.of_values import KEEPING_VALUES, from_values, without_values
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
 from penstock.plan.windows import ERROR_BOUND, Aggregate
 
@@ -236,7 +237,7 @@ class Parts:
 def lift_values(tuples: pa.Table, keys: Sequence[str], argument: str) -> pa.Table:
     """A table of values: keys, `value`, `rows`; NULL arguments left out, -0.0 being 0.0."""
     present = tuples.select([*keys, argument]).rename_columns([*keys, VALUE])
-    present = _replaced(present, VALUE, one_of_each(present.column(VALUE)))
+    present = canonical_columns(present, [VALUE])
     return _counted(present.filter(pc.field(VALUE).is_valid()), keys, ([], "count_all"))
 
 

@@ -17,14 +17,6 @@ KEEPING_VALUES = frozenset(
 )
 
 
-def one_of_each(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floating point with one zero and one NaN, as Spark tells values apart; the rest unchanged."""
-    if not pa.types.is_floating(values.type):
-        return values
-    zero, nan = (pa.scalar(number, values.type) for number in (0.0, np.nan))
-    return pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
-
-
 def places(values: pa.ChunkedArray) -> Longs:
     """int64[rows]: the place of each value among those that differ, in Spark's order, NaN last."""
     found: Longs = pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64)

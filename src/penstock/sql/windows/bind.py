@@ -225,6 +225,9 @@ class WindowBinder:
         for call in query.aggregates:
             found.append([next(typed) for _ in call.arguments])
             for argument in found[-1]:
+                if pa.types.is_null(argument.type) and call.function.startswith("collect"):
+                    message = "The argument is NULL in every tuple: CAST it to a type."
+                    raise call.clause.error(TypeMismatchError, message)
                 is_string = pa.types.is_string(argument.type)
                 if not next(plain) and (
                     call.function in _HASHING or (call.function in _ORDERING and is_string)
