@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,16 +54,19 @@ class Run:
 
 
 class Penstock:
-    """Queries on Penstock: each by a lane where one can, else refreshed once, at the end.
+    """Queries on Penstock: each by lanes where they can, else refreshed once, at the end.
 
     Args:
         spark: the session.
         root: for results.
         others: processes below this one that are another side's.
+        refresh: the queries that are refreshed though lanes answer them.
     """
 
-    def __init__(self, spark: SparkSession, root: Path, others: Callable[[], float]) -> None:
-        self._spark, self._root, self._others = spark, root, others
+    def __init__(
+        self, spark: SparkSession, root: Path, others: Callable[[], float], refresh: Collection[str] = ()
+    ) -> None:
+        self._spark, self._root, self._others, self._refresh = spark, root, others, refresh
 
     def run(self, name: str, queries: Mapping[str, str], source: Path, *, refresh: bool = False) -> Run:
         """Runs queries as views of one engine."""
@@ -73,7 +76,7 @@ class Penstock:
             engine.execute(nexmark_tables(source))
             if refresh:
                 queries = {view: refreshed(query) for view, query in queries.items()}
-            reasons = declare_nexmark(engine, dict(queries))
+            reasons = declare_nexmark(engine, dict(queries), refresh=() if refresh else self._refresh)
             way = "refresh" if refresh or len(reasons) == len(queries) else "lane"
             run = timed(way, lambda: _to_the_end(engine, output), self._processor)
             layout = Layout.of(output, None)

@@ -138,6 +138,7 @@ class ViewStatus:
         windows: windows published; None of views without windows.
         deadline: windows by outcome; None of views without a deadline.
         slack: how long windows wait for late tuples; None of views that do not wait, and before the first answer.
+        trouble: why it is not answered; None where it is.
     """
 
     name: str
@@ -148,6 +149,7 @@ class ViewStatus:
     windows: WindowCounts | None = None
     deadline: DeadlineCounts | None = None
     slack: SlackStatus | None = None
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +298,12 @@ class RunStatus(Mapping[str, dict[str, Any]]):
 
 
 def view_status(
-    name: str, kind: ViewKind, stream: str, counts: Mapping[str, Any], errors: int = 0
+    name: str,
+    kind: ViewKind,
+    stream: str,
+    counts: Mapping[str, Any],
+    errors: int = 0,
+    trouble: Mapping[str, Any] | None = None,
 ) -> ViewStatus:
     """Read what the book of a run counts of a view.
 
@@ -307,6 +314,7 @@ def view_status(
         counts: `rows`; of a join view `raised`; of a window view the fields of `WindowCounts`; of a view with a deadline those of
             `DeadlineCounts`. A missing count is 0. `standing`: see `penstock.monitor.slacks`.
         errors: tuples that the view lost because an expression raised.
+        trouble: why it is not answered, as `trouble_of` reads it.
     """
 
     def count(what: str) -> int:
@@ -322,7 +330,8 @@ def view_status(
     standing, slack = counts.get("standing") or {}, None
     if "slack_policy" in standing:
         slack = SlackStatus(standing["slack_policy"], standing["slack"] / 1e6, slack_reason(standing))
-    return ViewStatus(name, kind, stream, count("rows"), errors + count("raised"), windows, deadline, slack)
+    lost = errors + count("raised")
+    return ViewStatus(name, kind, stream, count("rows"), lost, windows, deadline, slack, trouble_of(trouble))
 
 
 def trouble_of(document: Mapping[str, Any] | None) -> Trouble | None:

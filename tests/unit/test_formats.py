@@ -54,6 +54,7 @@ from penstock.spark.storage.formats import (
     TO_CORRECT,
     TOPICS,
     VERSION,
+    WAITING_ROWS,
     WINDOW_STATE,
     Format,
 )
@@ -248,6 +249,11 @@ KINDS: dict[str, tuple[Callable[[Layout], object], Callable[[Layout], object], C
         lambda layout: TO_CORRECT.put(layout.corrections("s")[0], TO_BE_CORRECTED),
         lambda layout: ToCorrect.read(layout.corrections("s")),
         lambda layout: layout.corrections("s")[0],
+    ),
+    "WAITING_ROWS": (
+        lambda layout: WAITING_ROWS.put(layout.waiting("l"), {"views": []}),
+        lambda layout: WAITING_ROWS.read(layout.waiting("l")),
+        lambda layout: layout.waiting("l"),
     ),
     "LANE_VIEWS": (
         lambda layout: JOINS.store(layout, LaneViewsRegister(JOINS.name)),

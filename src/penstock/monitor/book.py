@@ -185,7 +185,7 @@ def _run_started(document: Document, event: Mapping[str, Any]) -> None:
     for stream in document["streams"].values():
         stream.update(state="waiting", retries=0, outage=None, recent=[], held_by={})
     for lane in document.get("lanes", {}).values():
-        for told in ("standing", "trouble"):
+        for told in ("standing", "trouble", "sick"):
             lane.pop(told, None)
         for table in lane.get("tables", {}).values():
             # what is lost still is told anew
@@ -208,7 +208,11 @@ def _run_refused(document: Document, event: Mapping[str, Any]) -> None:
 def _run_failed(document: Document, event: Mapping[str, Any]) -> None:
     document["state"] = "failed"
     document["reason"] = event.get("told")
-    if event.get("stream"):
+    if event.get("part") not in (None, "ingest", "log"):
+        # views or sinks lack rows: all else is complete
+        for stream in document["streams"].values():
+            stream["state"] = "ended"
+    elif event.get("stream"):
         _stream(document, event["stream"])["state"] = "failed"
 
 
@@ -413,7 +417,7 @@ def _retried(document: Document, event: Mapping[str, Any]) -> None:
 def stream_state(
     stream: Mapping[str, Any], now: Callable[[], float] = time.time, run: str = "running"
 ) -> str:
-    """A stream's state: its run's once that is over, but for a stream that failed.
+    """A stream's state: its run's once that is over, but for a stream that failed, or ended before another part did.
 
     While the run goes on, a stream that was tried again and has held since then runs, though nothing came.
 
@@ -423,7 +427,7 @@ def stream_state(
         run: the state of its run.
     """
     if run not in ("running", "starting") and stream.get("state") != "failed":
-        return run
+        return "ended" if run == "failed" and stream.get("state") == "ended" else run
     state: str = stream.get("state") or "running"
     return "running" if state == "retrying" and now() > stream.get("tried_until", 0.0) else state
 

@@ -214,9 +214,10 @@ def _refreshed(name: str, view: Mapping[str, Any]) -> Iterator[str]:
     parts = [
         f"refreshed view {name} of {', '.join(view['streams'])}: {counted(answer.get('rows', 0), 'row')}"
     ]
-    parts.append(f"every {roughly(view['refresh_seconds'])}")
+    every = view["refresh_seconds"]
+    parts.append(f"every {roughly(every)}" if every else "as its inner views change")
     if answer:
-        read = f"{answer['bytes']:,} bytes of tuples"
+        read = f"{answer['bytes']:,} bytes of {'tuples' if every else 'rows'}"
         parts.append(f"the newest answer took {roughly(answer['seconds'])} and read {read}")
     yield " | ".join(parts)
     if view.get("withdrawn"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.monitor.troubles import TROUBLE_HANDLERS
+from penstock.monitor.troubles import TROUBLE_HANDLERS, VIEW_TROUBLE_HANDLERS, forget_views
 
 #: switches of a join's order that the document holds
 _SWITCHES = 5
@@ -51,6 +51,16 @@ def _trouble(document: dict[str, Any], event: Mapping[str, Any]) -> None:
     TROUBLE_HANDLERS[event["kind"]](_lane(document, event), event)
 
 
+def _view_trouble(document: dict[str, Any], event: Mapping[str, Any]) -> None:
+    VIEW_TROUBLE_HANDLERS[event["kind"]](_lane(document, event), event)
+
+
+def _views_changed(document: dict[str, Any], event: Mapping[str, Any]) -> None:
+    gone = [*(event.get("redefined") or ()), *(event.get("dropped") or ()), *(event.get("added") or ())]
+    for lane in document.get("lanes", {}).values():
+        forget_views(lane, gone)
+
+
 #: by kind of event
 LANE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
     "lane_left": _lane_left,
@@ -60,4 +70,6 @@ LANE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]]
     "static_table_lost": _table_lost,
     "static_table_back": _table_back,
     **dict.fromkeys(TROUBLE_HANDLERS, _trouble),
+    **dict.fromkeys(VIEW_TROUBLE_HANDLERS, _view_trouble),
+    "views_changed": _views_changed,
 }

@@ -72,6 +72,10 @@ _WORDS = {
     "lane_retried": "failed, retrying",
     "lane_failed": "failed; not answered until the next start",
     "lane_back": "answered again",
+    "view_retried": "failed, retrying",
+    "view_failed": "failed; not answered until the next start",
+    "view_back": "answered again",
+    "view_left": "dropped or redefined while it failed; what was kept for it is deleted",
     "sink_began": "begun",
     "sink_retried": "failed, retrying",
     "sink_failed": "failed; its rows wait for the next start",
@@ -190,7 +194,7 @@ class News:
     def _is_shown(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is printed: a repeating one once for each view, a retry, which has its number, once a minute."""
         again = (event["kind"], event.get("view", ""))
-        if event["kind"] == "lane_retried" and event["attempt"] > 1:
+        if event["kind"] in ("lane_retried", "view_retried") and event["attempt"] > 1:
             # the view's own line says so as long as it lasts
             return False
         if event["kind"] in _RETRIES:

@@ -195,10 +195,14 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     is_live = _is_live(document)
     troubles = {
         view: str(trouble["state"])
-        for _, trouble in (open_troubles(document.get("lanes", {})) if is_live else ())
-        for view in trouble.get("views") or ()
+        for _, trouble in open_troubles(document.get("lanes", {}))
+        for view in (trouble.get("views") or ())
+        if is_live or trouble["state"] == document["state"] == "failed"
     }
     streams = document["streams"]
+    # where single views failed, their streams have ended, and so have the others
+    is_of_views = streams and all(_state(stream) == "ended" for stream in streams.values())
+    of_others = "ended" if document["state"] == "failed" and is_of_views else document["state"]
     for stream in streams.values():
         of_all, tuples = _state(stream), stream.get("tuples", 0)
         rate, lag = current_rate(stream, is_live=is_live), stream_lag(stream) if is_live else None
@@ -220,7 +224,7 @@ def view_rows(document: Document) -> Iterator[ViewRow]:
     for name, view in document["views"].items():
         if not view.get("dropped"):
             own = [streams[each] for each in view.get("streams") or [view.get("stream")] if each in streams]
-            state = troubles.get(name) or (max(map(_state, own), key=_urgency) if own else document["state"])
+            state = troubles.get(name) or (max(map(_state, own), key=_urgency) if own else of_others)
             lost = sum(stream.get("errors", {}).get(name, 0) for stream in own)
             yield _view_row(name, view, state, lost, is_live=is_live)
 

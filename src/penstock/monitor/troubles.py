@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,10 @@ def _back(lane: dict[str, Any], _: Mapping[str, Any]) -> None:
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: event.get(name) for name in ("stream", "part", "views", "cause", "told")}
+    found = {name: event.get(name) for name in ("stream", "part", "views", "cause", "told")}
+    if event.get("view"):
+        found |= {"views": [event["view"]], "kept_rows": event.get("kept_rows", 0)}
+    return found
 
 
 #: by kind of event: given what is known of the lane
@@ -46,6 +49,27 @@ TROUBLE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], Non
     "lane_failed": _failed,
     "lane_back": _back,
 }
+#: likewise of events of one of its views: given what is known of that
+_OF_VIEWS = {"view_retried": _retried, "view_failed": _failed, "view_back": _back, "view_left": _back}
+
+
+def _of_view(lane: dict[str, Any], event: Mapping[str, Any]) -> None:
+    sick = lane.setdefault("sick", {})
+    _OF_VIEWS[event["kind"]](sick.setdefault(event["view"], {}), event)
+    if "trouble" not in sick[event["view"]]:
+        del sick[event["view"]]
+
+
+def forget_views(lane: dict[str, Any], views: Collection[str]) -> None:
+    """Let the status forget the troubles of views that are dropped or defined anew."""
+    for view in views:
+        lane.get("sick", {}).pop(view, None)
+
+
+#: by kind of event: given what is known of the lane
+VIEW_TROUBLE_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = dict.fromkeys(
+    _OF_VIEWS, _of_view
+)
 
 
 def _of_sink(document: dict[str, Any], event: Mapping[str, Any]) -> None:
@@ -69,16 +93,17 @@ SINK_HANDLERS: Mapping[str, Callable[[dict[str, Any], Mapping[str, Any]], None]]
 def open_troubles(
     lanes: Mapping[str, Mapping[str, Any]], now: Callable[[], float] = time.time
 ) -> Iterator[tuple[str, Trouble]]:
-    """The lanes that fail, and why: one that was tried again and has held since then works, though nothing came.
+    """The lanes that fail, and why, and those in which single views do; what was tried again and has held since then works, though nothing came.
 
     Args:
         lanes: what is known of each, by name.
         now: the clock, seconds since the epoch.
     """
     for name, lane in lanes.items():
-        trouble = lane.get("trouble")
-        if trouble is not None and now() <= trouble.get("tried_until", float("inf")):
-            yield name, trouble
+        for each in (lane, *lane.get("sick", {}).values()):
+            trouble = each.get("trouble")
+            if trouble is not None and now() <= trouble.get("tried_until", float("inf")):
+                yield name, trouble
 
 
 def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
@@ -93,6 +118,11 @@ def trouble_words(name: str, trouble: Trouble, *, is_over: bool = False) -> str:
     what = views_words(views, _NAMED) if views else f"a reader of the log ({name})"
     attempt = trouble.get("attempt")
     again = f"; retried {counted(attempt, 'time')}" if attempt else ""
+    kept = trouble.get("kept_rows")
+    if kept:
+        again += f"; {counted(kept, 'changed group')} kept for it"
+    if "kept_rows" in trouble and not is_over:
+        again += "; nothing of it is lost: correct the cause and start again, or use CREATE OR REPLACE VIEW"
     return (
         f"{trouble['state'].upper()}: {what} of {source_words(trouble['stream'])}, since {_clock(trouble['since'])}: "
         f"{trouble['told']}{again}; "
@@ -123,13 +153,14 @@ def unanswered_words(failed: Sequence[Mapping[str, Any]], waiting: Sequence[str]
     """Format which views a run has not answered completely, and why.
 
     Args:
-        failed: of each lane that failed `told` and where they are known `stream`, `part` and `views`.
+        failed: of each lane that failed `told` and where they are known `stream`, `part` and `views`, of a single view `view`.
         waiting: the views that read the rows of these.
     """
     parts = []
     for each in failed:
         whose = f"the {each.get('part', 'lane')} of {source_words(str(each.get('stream')))}"
-        parts.append(f"{views_words(each['views'], _NAMED) if each.get('views') else whose}: {each['told']}")
+        views = each.get("views") or ([each["view"]] if each.get("view") else [])
+        parts.append(f"{views_words(views, _NAMED) if views else whose}: {each['told']}")
     if waiting:
         parts.append(
             f"{views_words(waiting, _NAMED)}: {'its' if len(waiting) == 1 else 'their'} input is incomplete"

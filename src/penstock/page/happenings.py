@@ -16,7 +16,7 @@ _SINGLE = frozenset(
     [
         *("run_started", "run_ended", "run_stopped", "run_failed", "run_refused", "stream_started"),
         *("views_changed", "join_switched", "predicates_reordered", "functions_reordered", "views_failed"),
-        *("lane_failed", "backfill_failed", "backfill_done", "topic_recreated"),
+        *("lane_failed", "view_failed", "backfill_failed", "backfill_done", "topic_recreated"),
     ]
 )
 #: fields that say what an event is about

@@ -285,8 +285,8 @@ class Execution:
             StreamFailedError: one has failed.
         """
         lanes = self.lanes.running.values()
-        parts: list[LogKeeper | Lane] = [*self.lanes.keepers.values(), *lanes]
-        failed = [each.failed for each in parts if each.failed is not None]
+        failed = [each.failed for each in self.lanes.keepers.values() if each.failed is not None]
+        failed += [each for lane in lanes for each in lane.failures]
         of_sinks = self.followers.failed
         if not (failed or of_sinks) or self._stopped:
             return

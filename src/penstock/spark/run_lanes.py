@@ -16,6 +16,7 @@ from penstock.spark.lanes.derived.beneath import LaneSource, RowSource, RunningS
 from penstock.spark.lanes.derived.stream import DerivedStream, LaneOutput
 from penstock.spark.lanes.derived.views import DerivedView
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput, LanePlan
+from penstock.spark.lanes.refreshed.views import RefreshedViews
 from penstock.spark.lanes.registry import Needs, needed_lanes, views_with_lanes
 from penstock.spark.log.stream_log import LogReader
 from penstock.spark.publication.kinds import is_of_view, is_running_name
@@ -25,6 +26,7 @@ from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import RunningDefinition, WindowDefinition
 from penstock.spark.storage.deadlines import DEADLINES_NAME
 from penstock.spark.storage.lane_views import LaneDefinition
+from penstock.spark.storage.refreshed import REFRESHED
 from penstock.status import ViewKind
 
 #: views that an event names
@@ -60,6 +62,8 @@ class RunLanes:
         self.running: Mapping[str, Lane] = {}
         self.keepers: Mapping[str, LogKeeper] = {}
         self._derived: Mapping[str, DerivedStream] = {}
+        #: the views whose rows views with lanes of their own read, by the name of their log
+        self._read: Mapping[str, RowSource | RunningSource] = {}
         #: names of the lanes that views need
         self._needed: frozenset[str] = frozenset()
         self._own = views_with_lanes(context)
@@ -166,12 +170,39 @@ class RunLanes:
             self._queries(), tuple(self._own.values()), self._deadlines, tuple(self._derived.values())
         )
         needed = {plan.name: plan for plan in needed_lanes(needs)}
+        needed |= {plan.name: plan for plan in self._over_rows(needed)}
         for name in self._needed - needed.keys():
             self.remove(name)
         for name, plan in needed.items():
             if name not in self.running:
                 self.add(plan)
         self._needed = frozenset(needed)
+
+    def _over_rows(self, needed: Mapping[str, LanePlan]) -> Iterator[LanePlan]:
+        """The lanes of views over rows of views that lanes publish; the logs of these rows are kept from now on.
+
+        Args:
+            needed: the other lanes that are needed.
+        """
+        refreshed = self._own[REFRESHED.name]
+        assert isinstance(refreshed, RefreshedViews)
+        read: dict[str, RowSource | RunningSource] = {}
+        plans = []
+        for registered in refreshed.over_rows():
+            beneath = [self._source(each.place, each.view) for each in registered.definition.views]
+            sources = [each for each in beneath if each is not None and each.lane in needed]
+            if len(sources) == len(beneath):
+                read |= {each.name: each for each in sources}
+                plans.append(refreshed.lane_over(registered, sources))
+        lanes = {
+            each.lane
+            for name, each in (*self._read.items(), *read.items())
+            if (name in self._read) != (name in read)
+        }
+        self._read = read
+        for lane in lanes:
+            self._read_rows(lane)
+        yield from plans
 
     def add(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
@@ -214,8 +245,9 @@ class RunLanes:
 
     def _input(self, stream: str) -> LaneInput:
         """The log of a stream, or of what a lane publishes."""
-        if stream in self._derived:
-            return LaneOutput(stream, self.running[self._derived[stream].source.lane])
+        if stream in self._read or stream in self._derived:
+            source = self._read[stream] if stream in self._read else self._derived[stream].source
+            return LaneOutput(stream, self.running[source.lane], source.view)
         query, context = self._queries()[stream], self._context
         return self.keepers.get(stream) or LogKeeper(
             query, self._layout, self._events, context.settings, context.trigger
@@ -237,8 +269,9 @@ class RunLanes:
 
     def _read_rows(self, lane: str) -> None:
         """Keeps the logs of those views of a lane that others are over."""
-        read = [each for each in self._derived.values() if each.source.lane == lane and each.answered]
-        self._context.rows.read(lane, {each.source.view: each.name for each in read})
+        derived = [each.source for each in self._derived.values() if each.answered]
+        read = [each for each in (*derived, *self._read.values()) if each.lane == lane]
+        self._context.rows.read(lane, {each.view: each.name for each in read})
 
     def _forget_sources(self, lanes: Set[str]) -> None:
         """Lets views over those that these lanes answered begin anew, over what answers them from now on."""
@@ -269,12 +302,23 @@ class RunLanes:
 
     def needed_rows(self, query: str, kinds: Iterable[str]) -> dict[str, Needed]:
         """The first row of each kind that a view reads; see `Retention`."""
+        above = [(each.source, tuple(each.definitions)) for each in self._derived.values() if each.answered]
+        refreshed = self._own[REFRESHED.name].views
+        above += [
+            (
+                source,
+                tuple(
+                    each.definition.name for each in refreshed if source.view in dict(each.definition.beneath)
+                ),
+            )
+            for source in self._read.values()
+        ]
         return {
-            kind: Needed(0, tuple(each.definitions))
-            for each in self._derived.values()
-            if each.source.lane == query and each.answered
+            kind: Needed(0, views)
+            for source, views in above
+            if source.lane == query
             for kind in kinds
-            if is_of_view(kind, each.source.view)
+            if is_of_view(kind, source.view)
         }
 
     def views(self) -> Iterator[tuple[str, ViewKind, str]]:

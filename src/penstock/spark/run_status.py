@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from penstock.monitor.book import stream_state
 from penstock.monitor.figures import inserted_into
+from penstock.monitor.troubles import open_troubles
 from penstock.spark.execution import Execution
 from penstock.spark.ingest.query import IngestQuery
 from penstock.spark.lanes.lane import Lane
@@ -63,6 +64,11 @@ def _views(run: Execution, book: Mapping[str, Any], lanes: Iterable[Lane]) -> di
     counted: dict[str, Mapping[str, Any]] = dict(book["views"])
     for lane in lanes:
         counted.update(_answered(book.get("lanes", {}), lane))
+    troubles = {
+        view: trouble
+        for _, trouble in open_troubles(book.get("lanes", {}))
+        for view in trouble.get("views") or ()
+    }
     found = {}
     for name, kind, stream in run.views():
         known = book["streams"].get(stream, {})
@@ -70,7 +76,8 @@ def _views(run: Execution, book: Mapping[str, Any], lanes: Iterable[Lane]) -> di
         if kind == "selection":
             present = counted_as(name, run.queries[stream].plans.views[name].number)
             rows = {"rows": pairs.get(stream, {}).get(present, 0)}
-        found[name] = view_status(name, kind, stream, rows, known.get("errors", {}).get(name, 0))
+        errors = known.get("errors", {}).get(name, 0)
+        found[name] = view_status(name, kind, stream, rows, errors, troubles.get(name))
     return found
 
 
@@ -146,5 +153,9 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
 
 
 def _troubles(lanes: Mapping[str, Mapping[str, Any]], *names: str) -> dict[str, Any]:
-    """Of these lanes those that fail, and why."""
-    return {name: lanes[name]["trouble"] for name in names if "trouble" in lanes.get(name, {})}
+    """Of these lanes and their views those that fail, and why."""
+    found = {name: lanes[name]["trouble"] for name in names if "trouble" in lanes.get(name, {})}
+    for name in names:
+        for view, sick in lanes.get(name, {}).get("sick", {}).items():
+            found[f"{name} {view}"] = sick["trouble"]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from penstock import Engine
@@ -10,6 +11,7 @@ from penstock.errors import InputError
 
 #: behind the first SELECT of a query
 _SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
+_HINT = re.compile(r"/\*\+.*?\*/ ?", re.DOTALL)
 #: not among the queries that Flink's SQL runs, or not with their meaning there
 WITHOUT_ANCHOR = {
     "q6": "Flink's SQL cannot run it",
@@ -24,12 +26,24 @@ def nexmark_queries(folder: Path) -> dict[str, str]:
 
 
 def refreshed(query: str, interval: str = "1 minute") -> str:
-    """A query as a refreshed view."""
-    return _SELECT.sub(f"SELECT /*+ REFRESH('{interval}') */", query, count=1)
+    """A query as a refreshed view, without hints of its own."""
+    return _SELECT.sub(f"SELECT /*+ REFRESH('{interval}') */", _HINT.sub("", query), count=1)
 
 
-def declare_nexmark(engine: Engine, queries: dict[str, str], interval: str = "1 minute") -> dict[str, str]:
+#: one refresh over stored events takes less time than their lanes (decision 0132)
+FASTER_REFRESHED = ("q8", "q9")
+
+
+def declare_nexmark(
+    engine: Engine, queries: dict[str, str], interval: str = "1 minute", refresh: Collection[str] = ()
+) -> dict[str, str]:
     """Declares a view a query.
+
+    Args:
+        engine: has the streams.
+        queries: the texts by name.
+        interval: of the queries that are refreshed.
+        refresh: those that are refreshed though lanes answer them.
 
     Returns:
         Why each view that is refreshed is, by name; the others are answered by lanes.
@@ -39,6 +53,10 @@ def declare_nexmark(engine: Engine, queries: dict[str, str], interval: str = "1 
     """
     reasons = {}
     for name, query in queries.items():
+        if name in refresh:
+            reasons[name] = "one refresh takes less time"
+            engine.view(name, refreshed(query, interval))
+            continue
         try:
             engine.view(name, query)
         except InputError as error:

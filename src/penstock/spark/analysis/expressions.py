@@ -394,7 +394,7 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
     parameters = error.getMessageParameters() or {}
     start, end = _place(error, text, before)
     if condition.startswith("UNRESOLVED_COLUMN"):
-        name = parameters.get("objectName", "").strip("`")
+        name = parameters.get("objectName", "").strip("`").replace("`.`", ".")
         return UnknownNameError(
             f"Column {name} does not exist{meant(name, columns)} Existing columns: {', '.join(columns)}",
             text,

@@ -22,6 +22,7 @@ from penstock.spark.storage.refreshed import REFRESHED, RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.storage.unions import UNIONS, UnionDefinition
 from penstock.sql.joins.inputs import Relation
+from penstock.sql.joins.query import joined_name
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.rules import RefusedRule, Rule
 from penstock.sql.script.statements import (
@@ -82,8 +83,10 @@ class View:
     def is_inner(self) -> bool:
         """Whether it is a UNION ALL or an aggregation in FROM of other views, and leaves with the last of them."""
         definition = self.definition
-        if isinstance(definition, WindowDefinition):
+        if isinstance(definition, WindowDefinition | RefreshedDefinition):
             return definition.name == groups_name(definition.sql)
+        if isinstance(definition, JoinDefinition):
+            return definition.name == joined_name(definition.sql)
         return isinstance(definition, UnionDefinition) and definition.name == union_name(definition.sql)
 
 

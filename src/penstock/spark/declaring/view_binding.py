@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import DuplicateNameError, InputError
+from penstock.errors import DuplicateNameError, InputError, UnsupportedError
 from penstock.operators.deadlines.aggregates import UserAggregate
 from penstock.optimizer.paper_orders import lacking_formula
 from penstock.plan.notes import Note
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
-from penstock.spark.analysis.schemas import arrow_schema, spark_schema
+from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.declaring.beneath import columns_beneath
+from penstock.spark.declaring.composing import composed_view, set_apart
 from penstock.spark.declaring.declared import Declared, Stream, View
 from penstock.spark.declaring.definitions import (
     check_projections,
@@ -23,8 +25,6 @@ from penstock.spark.declaring.definitions import (
     define_join,
     define_selection,
     define_window,
-    joined_columns,
-    rows_schema,
 )
 from penstock.spark.declaring.deriving import define_derived
 from penstock.spark.declaring.insertions import refuse_reserved
@@ -40,7 +40,7 @@ from penstock.spark.ingest.window_views import CompiledWindows, compile_windows,
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.joins.views import check_demands
-from penstock.spark.publication.kinds import rows_of, running_of
+from penstock.spark.publication.kinds import rows_of
 from penstock.spark.sessions.build import require_meaning
 from penstock.spark.storage.bindings import (
     RunningDefinition,
@@ -48,14 +48,14 @@ from penstock.spark.storage.bindings import (
     WindowDefinition,
     WindowRegister,
 )
-from penstock.spark.storage.joins import JOINS, JoinDefinition
+from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
 from penstock.spark.storage.shared_maps import SharedMap
-from penstock.spark.storage.unions import UNIONS, UnionDefinition
+from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.query import RefreshedQuery
-from penstock.sql.script.queries import parse_query
+from penstock.sql.script.queries import parse_query, recomposed
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import (
     CreateView,
@@ -88,6 +88,19 @@ class _Written:
     query: Query
     text: str
     below: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """Queries whose conditions are bound together, by stream and view.
+
+    Attributes:
+        new: the selections, also those that windows are made of.
+        selections: those that are views themselves.
+    """
+
+    new: dict[str, dict[str, SelectQuery]] = field(default_factory=dict)
+    selections: dict[str, dict[str, SelectQuery]] = field(default_factory=dict)
 
 
 class ViewBinding:
@@ -123,43 +136,21 @@ class ViewBinding:
             InputError: a view has a mistake.
         """
         written = self._written(staged, views)
-        known = staged.queries
         for name in staged.dependents([name for name in written if name in staged.views]):
             view_ = staged.views[name]
             written.setdefault(name, (view_.query, view_.definition.sql))
-        users = {each: aggregate.signature for each, aggregate in self._aggregates.items()}
-        new: dict[str, dict[str, SelectQuery]] = {}
-        selections: dict[str, list[SelectQuery]] = {}
+        fresh = _Fresh()
+        apart = [name for name in written if name not in views and name not in staged.views]
         for name, (query, text) in written.items():
-            _refuse_circle(name, query, known)
-            if isinstance(query, RefreshedQuery):
-                view_ = refreshed_view(self._spark, staged, name, query, text)
-                staged.put(name, view_)
-                continue
-            flat = flatten(query, known)
-            below = staged.beneath(query)
-            if not isinstance(flat, SelectQuery):
-                check_length("view", name)
-            if isinstance(flat, JoinQuery | UnionQuery) or (isinstance(flat, WindowQuery) and flat.over):
-                staged.put(name, self._with_lane(staged, _Written(name, query, text, below), flat))
-                continue
-            stream = staged.stream_name(flat)
-            source, host = staged.streams[stream].source, staged.streams[stream].host
-            definition: ViewDefinition | WindowDefinition | DeadlineDefinition
-            if isinstance(flat, WindowQuery):
-                if flat.hints.deadline_seconds is None:
-                    definition = define_window(name, text, flat, below, source, host)
-                else:
-                    definition = define_deadline(name, text, flat, below, source, host, users)
-                new.setdefault(stream, {})[name] = flat.selection
-            else:
-                definition = define_selection(name, text, flat, source)
-                new.setdefault(stream, {})[name] = flat
-                selections.setdefault(stream, []).append(flat)
-            staged.put(name, View(stream, query, definition))
+            try:
+                self._define(staged, fresh, name, query, text)
+            except UnsupportedError as error:
+                apart += self._define_over_rows(staged, fresh, name, query, text, error)
+        self._drop_unread(staged, fresh, apart)
+        new, selections = fresh.new, fresh.selections
         for stream, selected in selections.items():
             columns = staged.streams[stream].source.schema.fieldNames()
-            check_projections(selected, columns, staged.streams[stream].host)
+            check_projections([*selected.values()], columns, staged.streams[stream].host)
         staged.drop_unread()
         staged.refuse_loose_ends()
         for stream, queries in new.items():
@@ -168,7 +159,7 @@ class ViewBinding:
             bound = binder.bind(queries)
             self._warn(staged, bound, queries)
             self._keep_bound(staged, stream, binder, bound)
-        for name in written:
+        for name in [each for each in dict.fromkeys((*written, *apart)) if each in staged.views]:
             note = _NOTES.get(type(staged.views[name].definition))
             if note is None:
                 continue
@@ -179,6 +170,87 @@ class ViewBinding:
             if sink.view in written:
                 refuse_reserved(staged, sink)
         retain_views(staged, (view for view in views.values() if isinstance(view, CreateView)))
+
+    def _define(self, staged: Declared, fresh: _Fresh, name: str, query: Query, text: str) -> None:
+        """Adds one view, those beneath it being there.
+
+        Args:
+            staged: what is declared; it is changed.
+            fresh: takes what is bound with others.
+            name: the view's name.
+            query, text: its query, and the text of that.
+        """
+        known = staged.queries
+        _refuse_circle(name, query, known)
+        if isinstance(query, RefreshedQuery):
+            define = refreshed_view if query.rest is None else composed_view
+            staged.put(name, define(self._spark, staged, name, query, text))
+            return
+        flat = flatten(query, known)
+        below = staged.beneath(query)
+        if not isinstance(flat, SelectQuery):
+            check_length("view", name)
+        if isinstance(flat, JoinQuery | UnionQuery) or (isinstance(flat, WindowQuery) and flat.over):
+            staged.put(name, self._with_lane(staged, _Written(name, query, text, below), flat))
+            return
+        stream = staged.stream_name(flat)
+        source, host = staged.streams[stream].source, staged.streams[stream].host
+        definition: ViewDefinition | WindowDefinition | DeadlineDefinition
+        if isinstance(flat, WindowQuery):
+            if flat.hints.deadline_seconds is None:
+                definition = define_window(name, text, flat, below, source, host)
+            else:
+                users = {each: aggregate.signature for each, aggregate in self._aggregates.items()}
+                definition = define_deadline(name, text, flat, below, source, host, users)
+            fresh.new.setdefault(stream, {})[name] = flat.selection
+        else:
+            definition = define_selection(name, text, flat, source)
+            fresh.new.setdefault(stream, {})[name] = flat
+            fresh.selections.setdefault(stream, {})[name] = flat
+        staged.put(name, View(stream, query, definition))
+
+    def _define_over_rows(
+        self,
+        staged: Declared,
+        fresh: _Fresh,
+        name: str,
+        query: Query,
+        text: str,
+        refused: UnsupportedError,
+    ) -> list[str]:
+        """Adds a view that lanes have refused over the rows of its inner queries; see `_define`.
+
+        Returns:
+            The views that these are.
+
+        Raises:
+            UnsupportedError: lanes answer no inner query; why they do not answer the query.
+            SqlError: a mistake in it.
+        """
+        if isinstance(query, RefreshedQuery):
+            raise refused
+        _, clause = sources_of(query)[0]
+        start = clause.script.find(text)
+        place = (clause.script, start) if start >= 0 else (text, 0)
+        composed = recomposed(*place, text, self._aggregates, refused)
+        if composed is None:
+            raise refused
+        inner: dict[str, tuple[Query, str]] = {}
+        outer = set_apart(staged, composed, inner)
+        for each, (own, own_text) in inner.items():
+            if each not in staged.views:
+                self._define(staged, fresh, each, own, own_text)
+        self._define(staged, fresh, name, outer, text)
+        return list(inner)
+
+    def _drop_unread(self, staged: Declared, fresh: _Fresh, names: Iterable[str]) -> None:
+        """Removes inner queries that nothing reads: those of a way to answer a view that was refused."""
+        for name in dict.fromkeys(names):
+            if name in staged.views and staged.views[name].is_inner and not staged.above.get(name.upper()):
+                staged.drop(name)
+        for views in (*fresh.new.values(), *fresh.selections.values()):
+            for name in [each for each in views if each not in staged.views]:
+                del views[name]
 
     def selections(self, stream: Stream, conditions: Mapping[str, str]) -> BoundSelections:
         """Bind conditions of views on a stream."""
@@ -215,7 +287,7 @@ class ViewBinding:
                 raise DuplicateNameError(
                     f"{name} and {known_as} are the same name: names are case-insensitive. Rename one view."
                 )
-            written[known_as] = (_apart(query, inner), text)
+            written[known_as] = (set_apart(staged, query, inner), text)
         return {name: each for name, each in inner.items() if name not in staged.views} | written
 
     def _warn_of_deadlines(self, staged: Declared, declared: Iterable[str]) -> None:
@@ -315,38 +387,6 @@ class ViewBinding:
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-
-
-def columns_beneath(declared: Declared, source: str) -> tuple[str, StructType]:
-    """The columns of the rows of a window or join view or a UNION ALL, as a view over it sees them, with the stream of that view.
-
-    Args:
-        declared: what is declared.
-        source: the view's name.
-
-    Returns:
-        The stream, of a running view as `running_of` names it, `JOINS.name` of a join view, `UNIONS.name` of a UNION ALL, and the columns.
-    """
-    view = declared.views[source]
-    if isinstance(view.definition, UnionDefinition):
-        return UNIONS.name, spark_schema(view.definition.schema)
-    inner = flatten(view.query, declared.queries)
-    if isinstance(inner, WindowQuery):
-        stream = declared.streams[view.stream]
-        place = running_of(view.stream) if inner.is_running else view.stream
-        return place, rows_schema(inner, source, stream.source, stream.host)
-    assert isinstance(view.definition, JoinDefinition), "it is a window or join view"
-    return JOINS.name, joined_columns(view.definition)
-
-
-def _apart(query: Query, found: dict[str, tuple[Query, str]]) -> Query:
-    """A query with the names of the queries in FROM that are views of their own; these are added, with their texts."""
-    if isinstance(query, SelectQuery) and query.inner is not None:
-        return replace(query, inner=_apart(query.inner, found))
-    if isinstance(query, WindowQuery) and isinstance(query.inner, UnionQuery | WindowQuery):
-        found[query.source] = _apart(query.inner, found), query.inner_text
-        return replace(query, inner=None, inner_text="")
-    return query
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

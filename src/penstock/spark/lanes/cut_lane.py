@@ -20,6 +20,7 @@ from penstock.spark.lanes.cells import CellJobs
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach, Since
 from penstock.spark.lanes.lane import Lane, LaneContext, LaneInput
 from penstock.spark.lanes.shared_jobs import SharedJobs
+from penstock.spark.lanes.stopped import StoppedViews
 from penstock.spark.log.row_log import held_rows
 from penstock.spark.log.stream_log import SINCE, LogReader
 from penstock.spark.publication.publish import Published, Publisher
@@ -132,6 +133,15 @@ class CutLane(Lane):
             retention=context.retention,
         )
         self.jobs = CellJobs(context.spark, name, shared)
+        #: views that are not answered while the others are
+        self.stopped = StoppedViews(
+            name,
+            streams[0].ingest.stream,
+            self.part,
+            context.settings,
+            context.events,
+            is_endless=not context.trigger.is_bounded,
+        )
         self._cuts = Cuts(context.layout.cuts(name))
         self._entries_per_cut = entries_per_cut
         #: how long the newest cut took
@@ -157,13 +167,27 @@ class CutLane(Lane):
 
     @property
     def has_more(self) -> bool:
-        """Whether a cut is due though no entry has come."""
-        return False
+        """Whether a cut is due though no entry has come: a view that was stopped is tried again."""
+        return self.stopped.are_due
 
     @property
     def awaits_more(self) -> bool:
         """Whether such a cut may become due; asked where nothing else is left to answer, and the lane does not end before."""
-        return False
+        return self.stopped.are_awaited and not self._finishing.is_set()
+
+    @property
+    def failures(self) -> list[Mapping[str, Any]]:
+        """Likewise; where the lane has failed, its views are named by that."""
+        return super().failures or self.stopped.failures
+
+    def is_complete_for(self, view: str) -> bool:
+        """Likewise; a view that is stopped is not."""
+        return self.is_complete and view not in self.stopped
+
+    def figures_before(self, cut: Cut) -> Mapping[str, Any]:
+        """What the manifest of the cut before says of it; {} of the first one."""
+        before = self.publisher.published(cut.number - 1) if cut.number else None
+        return {} if before is None else before.figures
 
     def record(self, cut: Cut, answer: CutAnswer, spent: Spent) -> None:
         """Records a cut that was published just now."""

@@ -147,6 +147,15 @@ class Lane(RetriedThread):
         return ()
 
     @property
+    def failures(self) -> list[Mapping[str, Any]]:
+        """What was recorded of failures that are not tried again in this run: of its own, and of views of its."""
+        return [] if self.failed is None else [self.failed]
+
+    def is_complete_for(self, view: str) -> bool:  # noqa: ARG002
+        """Whether it has answered a view as far as it will in this run."""
+        return self.is_complete
+
+    @property
     def waits_for_others(self) -> bool:
         """Whether it has ended because a lane that it reads from has failed."""
         return (

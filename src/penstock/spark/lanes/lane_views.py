@@ -86,12 +86,16 @@ class LaneViews(ABC, Generic[_Definition]):
         """Whether the lane of a dropped view has left something: it may have joined logs and never run."""
         if self._layout.lanes[gone.lane].exists():
             return True
-        logs = (LogReader(self._layout.log(stream)) for stream in gone.definition.streams)
+        logs = (LogReader(self._layout.log(stream)) for stream in self.logs(gone))
         return any(log.mark(gone.lane) is not None for log in logs)
 
     def forget(self, gone: RegisteredView[_Definition]) -> None:
         """Removes what the lane of a dropped view has left beside its results; the lane does not run."""
-        forget_lane(self._layout, gone.lane, gone.definition.streams)
+        forget_lane(self._layout, gone.lane, self.logs(gone))
+
+    def logs(self, gone: RegisteredView[_Definition]) -> Sequence[str]:
+        """The logs that the lane of a dropped view has read."""
+        return gone.definition.streams
 
     def asked(self, stream: str) -> list[Asked]:
         """What the views ask of a stream."""

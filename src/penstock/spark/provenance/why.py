@@ -17,8 +17,8 @@ from penstock.monitor.figures import shortened
 from penstock.monitor.folder import folder_layout, quarantined_records
 from penstock.plan.joins import JoinPlan, OptionalJoin
 from penstock.provenance import Conjunct, Partners, Why
+from penstock.spark.declaring.beneath import columns_beneath
 from penstock.spark.declaring.declared import Declared, View
-from penstock.spark.declaring.view_binding import columns_beneath
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.provenance.joining import ASKED, joined_rows, partners, taking_part
 from penstock.spark.provenance.relations import Relation, find_relation

@@ -30,7 +30,7 @@ _SELDOM_SECONDS = 300.0
 #: a machine too busy to start a process says nothing against what was to run there, unless it stays so
 _BUSY_SECONDS = 3_600.0
 #: causes that no attempt ever ends
-_FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE, TAKEN_OVER)
+FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE, TAKEN_OVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Retries:
         name_it: adds to a cause what the stream knows: views, topic, folder.
         details: gives further fields of these events.
         is_endless: whether it is tried again whatever fails and however often.
+        kind: of the part, for the names of its events; None: that of a lane, unless it is another by its name.
     """
 
     def __init__(
@@ -70,11 +71,12 @@ class Retries:
         name_it: Callable[[Cause], Cause] = lambda cause: cause,
         details: Callable[[], Mapping[str, Any]] = dict,
         is_endless: bool = False,
+        kind: str | None = None,
     ) -> None:
         self._details = details
         self._stream = stream
         self._part = part
-        self._kind = part if part in ("ingest", "backfill", "sink") else "lane"
+        self._kind = kind or (part if part in ("ingest", "backfill", "sink") else "lane")
         self._most = settings.retry_attempts
         self._first_seconds = settings.retry_seconds
         self._events = events
@@ -98,9 +100,9 @@ class Retries:
         with self._lock:
             pending, self._pending = self._pending, None
             self._tried = self._counted = 0
-        if pending is not None and self._kind in ("lane", "sink"):
+        if pending is not None and self._kind in ("lane", "view", "sink"):
             self._events.record(
-                {"lane": "lane_back", "sink": "sink_back"}[self._kind],
+                {"lane": "lane_back", "view": "view_back", "sink": "sink_back"}[self._kind],
                 **self._fields(),
                 attempt=pending.attempt,
             )
@@ -117,29 +119,38 @@ class Retries:
             except Exception as error:
                 if stopping.is_set():
                     return
-                cause = self._name_it(cause_of(error))
-                retry = self._next(cause)
+                retry = self.count(cause_of(error))
                 if retry is None:
-                    raise self._failure(cause) from error
+                    raise self.failure from error
             else:
                 if not stopping.is_set():
                     self.succeeded()
                 return
-            self._events.record(
-                {
-                    "ingest": "stream_retried",
-                    "backfill": "backfill_retried",
-                    "lane": "lane_retried",
-                    "sink": "sink_retried",
-                }[self._kind],
-                **self._fields(),
-                cause=cause.kind,
-                told=cause.told,
-                attempt=retry.attempt,
-                wait_seconds=retry.seconds,
-            )
             if stopping.wait(retry.seconds):
                 return
+
+    def count(self, cause: Cause) -> Retry | None:
+        """Counts an attempt that failed, and records that; None where no other is made: see `failed` and `failure`."""
+        cause = self._name_it(cause)
+        retry = self._next(cause)
+        if retry is None:
+            self._fail(cause)
+            return None
+        self._events.record(
+            {
+                "ingest": "stream_retried",
+                "backfill": "backfill_retried",
+                "lane": "lane_retried",
+                "view": "view_retried",
+                "sink": "sink_retried",
+            }[self._kind],
+            **self._fields(),
+            cause=cause.kind,
+            told=cause.told,
+            attempt=retry.attempt,
+            wait_seconds=retry.seconds,
+        )
+        return retry
 
     def _next(self, cause: Cause) -> Retry | None:
         with self._lock:
@@ -157,7 +168,7 @@ class Retries:
 
     def _may_try(self, cause: Cause, seconds: float) -> bool:
         """Whether it is worth while to try again, so many seconds after the first failure."""
-        if cause.kind in _FOR_GOOD:
+        if cause.kind in FOR_GOOD:
             return False
         if self._is_endless or (cause.kind == SLOW_START and seconds < _BUSY_SECONDS):
             return True
@@ -168,7 +179,7 @@ class Retries:
         own = {} if self._part == "sink" else {"stream": self._stream}
         return {**own, "part": self._part, **self._details()}
 
-    def _failure(self, cause: Cause) -> StreamFailedError:
+    def _fail(self, cause: Cause) -> None:
         again = f"; retried {'once' if self._tried == 1 else f'{self._tried} times'}" if self._tried else ""
         named = {
             name: value
@@ -182,14 +193,21 @@ class Retries:
                 "ingest": "run_failed",
                 "backfill": "backfill_failed",
                 "lane": "lane_failed",
+                "view": "view_failed",
                 "sink": "sink_failed",
             }[self._kind],
             **self.failed,
         )
+
+    @property
+    def failure(self) -> StreamFailedError:
+        """What is raised once no other attempt is made."""
+        assert self.failed is not None, "attempts are made"
+        told = self.failed["told"]
         if self._part == "sink":
-            return StreamFailedError(f"{cause.told}{again}")
+            return StreamFailedError(told)
         what = "stream" if self._part == "ingest" else f"the {self._part} of stream"
-        return StreamFailedError(f"{what} {self._stream} stopped: {cause.told}{again}")
+        return StreamFailedError(f"{what} {self._stream} stopped: {told}")
 
 
 def told_of(failure: BaseException | None, retries: Retries) -> Mapping[str, Any] | None:

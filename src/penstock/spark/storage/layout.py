@@ -252,6 +252,14 @@ class Layout:
         """The folder of these files."""
         return self.checkpoint / on_disk(stream) / "windows"
 
+    def waiting(self, lane: str) -> StoredDocument:
+        """The groups of a lane's views that could not be answered, until they are."""
+        return StoredDocument(self.ledger, ("waiting", lane))
+
+    def waiting_rows(self, lane: str) -> StorePath:
+        """The folder of their files."""
+        return self.checkpoint / "_lanes" / on_disk(lane) / "waiting"
+
     def cuts(self, lane: str) -> StoredDocuments:
         """The cuts of a lane that are not done with."""
         return StoredDocuments(self.ledger, ("cut", lane))

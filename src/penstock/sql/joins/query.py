@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -36,6 +37,11 @@ class JoinWord(StrEnum):
 EXISTENCE = (JoinWord.SEMI, JoinWord.ANTI)
 #: of the input behind it only the newest row that matches is joined; by the word of a join on all rows that match
 AS_OF = {JoinWord.INNER: JoinWord.AS_OF, JoinWord.LEFT: JoinWord.LEFT_AS_OF}
+
+
+def joined_name(text: str) -> str:
+    """Name of the view that a join in FROM becomes, by its text."""
+    return f"joined_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,11 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
             "This cannot be refreshed, because it is not a query. Write SELECT /*+ REFRESH('1 minute') */ ..."
         )
         raise clause.error(SqlError, message)
-    _refuse_unstable(script, tokens, tree)
-    sources = tuple(_sources(tree, clause))
+    refuse_unstable(script, tokens, tree)
+    sources = tuple(sources_of_tree(tree, clause))
     if not sources:
         raise clause.error(UnsupportedError, "A view needs a stream. Name one in FROM.")
-    return RefreshedQuery(clause, seconds, sources, _names(tree, tokens))
+    return RefreshedQuery(clause, seconds, sources, names_of(tree, tokens))
 
 
 def refreshable(text: str, place: int) -> RefreshedQuery | None:
@@ -120,8 +120,8 @@ def _only(script: str, hints: Sequence[Hints]) -> float:
     return first.refresh_seconds
 
 
-def _refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> None:
-    """Refuses what reads other rows each time, or does not say which.
+def refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> None:
+    """Refuse what reads other rows each time, or does not say which.
 
     Raises:
         UnsupportedError: it is in the query.
@@ -141,8 +141,8 @@ def _refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> N
         raise UnsupportedError(message, script, token.start, token.end + 1)
 
 
-def _sources(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
-    """The tables that are no common table expressions, each once."""
+def sources_of_tree(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:
+    """Yield the tables that are no common table expressions, each once, and where they are in the query's text."""
     seen: set[str] = set()
     for scope in traverse_scope(tree):
         for source in scope.sources.values():
@@ -170,10 +170,11 @@ def names_read(text: str) -> frozenset[str] | None:
     Args:
         text: the text of a view, which has been parsed.
     """
-    return _names(parse_whole_query(text), tokenize(text))
+    return names_of(parse_whole_query(text), tokenize(text))
 
 
-def _names(tree: exp.Expression, tokens: Sequence[Token]) -> frozenset[str] | None:
+def names_of(tree: exp.Expression, tokens: Sequence[Token]) -> frozenset[str] | None:
+    """Every name in a query, see `RefreshedQuery.names`."""
     if _reads_all(tree):
         return None
     return frozenset(name.upper() for token in tokens if (name := name_of(token)) is not None)

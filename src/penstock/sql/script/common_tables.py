@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -31,78 +31,106 @@ def with_inlined(
         SqlError: WITH is not written as Spark reads it.
         UnsupportedError: RECURSIVE, names of columns behind that of a query, or queries that become too long.
     """
-    cursor = Cursor(script, tokens)
-    if not cursor.accept(TokenType.WITH):
+    if all(token.token_type is not TokenType.WITH for token in tokens):
         return tokens
-    if cursor.word() == "RECURSIVE":
-        raise UnsupportedError("WITH RECURSIVE is not supported.", script, *cursor.place())
-    known: dict[str, Sequence[Token]] = {}
-    read: set[str] = set()
-    while True:
-        place = cursor.place()
-        name = cursor.name("the name of a query")
-        if name.upper() in known:
-            raise SqlError(f"WITH has two queries of the name {name}.", script, *place)
-        if cursor.kind() is TokenType.L_PAREN:
-            message = (
-                f"Names of columns behind {name} are not supported. Name them in its SELECT list, with AS."
-            )
-            raise UnsupportedError(message, script, *cursor.place())
-        cursor.accept(TokenType.ALIAS)
-        end = closing(tokens, cursor.position) if cursor.kind() is TokenType.L_PAREN else None
-        if end is None:
-            raise SqlError(f"A query in parentheses is expected behind {name}.", script, *cursor.place())
-        known[name.upper()] = _inlined(script, tokens[cursor.position + 1 : end], known, read)
-        cursor.position = end + 1
-        if not cursor.accept(TokenType.COMMA):
-            break
-    if cursor.kind() is not TokenType.SELECT:
-        raise SqlError("SELECT is expected behind the queries of WITH.", script, *cursor.place())
-    inlined = _inlined(script, tokens[cursor.position :], known, read)
-    for name, query in known.items():
-        if name not in read:
-            check(query)
-    return inlined
+    return _Inliner(script, check).inlined(tokens, {})
 
 
-def refuse_inlined(script: str, tokens: Sequence[Token]) -> None:
-    """Makes sure that a query which becomes a view of its own, known by its text, reads no query of WITH.
+@dataclass(eq=False, slots=True)
+class _Named:
+    """A query of WITH.
 
-    Raises:
-        UnsupportedError: it does.
+    Attributes:
+        tokens: those of the query, without WITH.
+        is_read: whether something has read it.
     """
-    if any(after.start < before.start for before, after in pairwise(tokens)):
-        message = "A UNION ALL or aggregation in FROM that reads a query of WITH is not supported yet. Make that query a view."
-        raise UnsupportedError(message, script, tokens[0].start, tokens[0].end + 1)
+
+    tokens: Sequence[Token]
+    is_read: bool = False
 
 
-def _inlined(
-    script: str, tokens: Sequence[Token], known: Mapping[str, Sequence[Token]], read: set[str]
-) -> Sequence[Token]:
-    """Some tokens with queries in the place of their names, which are added to those that are read."""
-    found: list[Token] = []
-    sources = set(_sources(tokens))
-    for position, token in enumerate(tokens):
-        name = name_of(token)
-        query = known.get(name.upper()) if name is not None else None
-        following = tokens[position + 1] if position + 1 < len(tokens) else None
-        if (
-            query is None
-            or position not in sources
-            or (following is not None and following.token_type is TokenType.DOT)
-        ):
-            found.append(token)
-            continue
-        assert name is not None, "it has a query"
-        read.add(name.upper())
-        around = (token.line, token.col, token.start, token.end)
-        found += [Token(TokenType.L_PAREN, "(", *around), *query, Token(TokenType.R_PAREN, ")", *around)]
-        if not _is_alias(following):
-            found.append(Token(TokenType.IDENTIFIER, name, *around))
-        if len(found) > _MOST_TOKENS:
-            message = "The queries of WITH become too long. Make those that are read several times views of their own."
-            raise UnsupportedError(message, script, token.start, token.end + 1)
-    return found
+class _Inliner:
+    """Puts queries of WITH where they are read, also those of WITH within a query in parentheses.
+
+    Args: `script` and `check` of `with_inlined`.
+    """
+
+    def __init__(self, script: str, check: Callable[[Sequence[Token]], object]) -> None:
+        self._script = script
+        self._check = check
+
+    def inlined(self, tokens: Sequence[Token], around: Mapping[str, _Named]) -> Sequence[Token]:
+        """A query without WITH.
+
+        Args:
+            tokens: those of the query.
+            around: queries of WITH around it, by name in upper case.
+        """
+        script, cursor = self._script, Cursor(self._script, tokens)
+        if not cursor.accept(TokenType.WITH):
+            return self._read(tokens, around)
+        if cursor.word() == "RECURSIVE":
+            raise UnsupportedError("WITH RECURSIVE is not supported.", script, *cursor.place())
+        own: dict[str, _Named] = {}
+        while True:
+            place = cursor.place()
+            name = cursor.name("the name of a query")
+            if name.upper() in own:
+                raise SqlError(f"WITH has two queries of the name {name}.", script, *place)
+            if cursor.kind() is TokenType.L_PAREN:
+                message = f"Names of columns behind {name} are not supported. Name them in its SELECT list, with AS."
+                raise UnsupportedError(message, script, *cursor.place())
+            cursor.accept(TokenType.ALIAS)
+            end = closing(tokens, cursor.position) if cursor.kind() is TokenType.L_PAREN else None
+            if end is None:
+                raise SqlError(f"A query in parentheses is expected behind {name}.", script, *cursor.place())
+            query = self.inlined(tokens[cursor.position + 1 : end], {**around, **own})
+            own[name.upper()] = _Named(query)
+            cursor.position = end + 1
+            if not cursor.accept(TokenType.COMMA):
+                break
+        if cursor.kind() is not TokenType.SELECT:
+            raise SqlError("SELECT is expected behind the queries of WITH.", script, *cursor.place())
+        inlined = self._read(tokens[cursor.position :], {**around, **own})
+        for each in own.values():
+            if not each.is_read:
+                self._check(each.tokens)
+        return inlined
+
+    def _read(self, tokens: Sequence[Token], known: Mapping[str, _Named]) -> Sequence[Token]:
+        """Some tokens with queries in the place of their names."""
+        found: list[Token] = []
+        sources = set(sources_in(tokens))
+        position = 0
+        while position < len(tokens):
+            token = tokens[position]
+            following = tokens[position + 1] if position + 1 < len(tokens) else None
+            kind = None if following is None else following.token_type
+            if token.token_type is TokenType.L_PAREN and kind is TokenType.WITH:
+                end = closing(tokens, position) or len(tokens)
+                found += [token, *self.inlined(tokens[position + 1 : end], known)]
+                position = end
+                continue
+            name = name_of(token)
+            query = known.get(name.upper()) if name is not None else None
+            position += 1
+            if query is None or position - 1 not in sources or kind is TokenType.DOT:
+                found.append(token)
+                continue
+            assert name is not None, "it has a query"
+            query.is_read = True
+            around = (token.line, token.col, token.start, token.end)
+            found += [
+                Token(TokenType.L_PAREN, "(", *around),
+                *query.tokens,
+                Token(TokenType.R_PAREN, ")", *around),
+            ]
+            if not _is_alias(following):
+                found.append(Token(TokenType.IDENTIFIER, name, *around))
+            if len(found) > _MOST_TOKENS:
+                message = "The queries of WITH become too long. Make those that are read several times views of their own."
+                raise UnsupportedError(message, self._script, token.start, token.end + 1)
+        return found
 
 
 def _is_alias(token: Token | None) -> bool:
@@ -112,7 +140,7 @@ def _is_alias(token: Token | None) -> bool:
     return token.token_type in (TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER)
 
 
-def _sources(tokens: Sequence[Token]) -> Iterator[int]:
+def sources_in(tokens: Sequence[Token]) -> Iterator[int]:
     """The places behind JOIN, and behind FROM where it is a clause: `extract(hour FROM ts)` and `IS DISTINCT FROM` have none."""
     #: of each open parenthesis, the innermost last: whether a SELECT is in it whose FROM is still to come
     awaits = [False]

@@ -8,16 +8,20 @@ from functools import partial
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import MisplacedAggregateError, SqlError
-from penstock.sql.joins.parsing import is_join, parse_join_query
+from penstock.errors import MisplacedAggregateError, SqlError, UnsupportedError
+from penstock.sql.joins.parsing import is_join, joined_in_from, parse_join_query
+from penstock.sql.joins.query import joined_name
+from penstock.sql.refreshed.composing import composed_query
 from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
-from penstock.sql.script.common_tables import refuse_inlined, with_inlined
+from penstock.sql.refreshed.query import RefreshedQuery
+from penstock.sql.script.common_tables import with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
 from penstock.sql.text.lexing import refuse_unpaired, tokenize
 from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_input, parse_selection
+from penstock.sql.text.written import written
 from penstock.sql.unions.parsing import is_union, named_in_from, parse_union, union_in_from, whole
 from penstock.sql.windows.aggregate_calls import is_aggregate, is_users_aggregate
 from penstock.sql.windows.parsing import parse_window_query
@@ -62,21 +66,38 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
         return parse_refreshed_query(script, tokens)
     tokens = with_inlined(script, tokens, partial(parse_tokens, script, aggregates=aggregates))
     refuse_other_dialects(script, tokens)
+    parse = partial(_parsed, script, aggregates=aggregates)
+    try:
+        return parse(tokens)
+    except UnsupportedError as error:
+        composed = composed_query(script, tokens, parse, error)
+        if composed is None:
+            raise
+        return composed
+
+
+def _parsed(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
+    """Parses the tokens of a query without WITH that lanes answer as a whole."""
     if is_union(tokens):
-        return parse_union(script, tokens, partial(parse_tokens, aggregates=aggregates))
+        return parse_union(script, tokens, partial(_parsed, aggregates=aggregates))
     if not is_join(tokens) and (place := union_in_from(tokens)) is not None:
         own = tokens[place[0] + 1 : place[1]]
-        inner = parse_union(script, own, partial(parse_tokens, aggregates=aggregates))
-        query = parse_tokens(script, named_in_from(script, tokens, place), aggregates)
+        union = parse_union(script, own, partial(_parsed, aggregates=aggregates))
+        query = _parsed(script, named_in_from(script, tokens, place), aggregates)
         if isinstance(query, SelectQuery):
-            return replace(inner, clause=whole(script, tokens), selected=(*inner.selected, query))
+            return replace(union, clause=whole(script, tokens), selected=(*union.selected, query))
         assert isinstance(query, WindowQuery), "joins are read without it"
-        refuse_inlined(script, own)
-        return replace(query, inner=inner, inner_text=inner.clause.text)
+        return replace(query, inner=union, inner_text=written(script, own).text)
     if not is_join(tokens) and (place := groups_in_from(tokens)) is not None:
         over_groups = _over_groups(script, tokens, place, aggregates)
         if over_groups is not None:
             return over_groups
+    if not is_join(tokens) and (place := joined_in_from(tokens)) is not None:
+        over_join = _parsed(script, named_in_from(script, tokens, place, joined_name), aggregates)
+        if isinstance(over_join, WindowQuery):
+            own = tokens[place[0] + 1 : place[1]]
+            inner = parse_join_query(script, own)
+            return replace(over_join, inner=inner, inner_text=written(script, own).text)
     if is_ranking(tokens):
         return parse_ranking(script, tokens)
     users = {name.upper() for name in aggregates}
@@ -91,9 +112,7 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
         _refuse_aggregates(script, tokens, users, _NEEDED)
         selection = parse_selection(parts)
         return (
-            replace(selection, inner=parse_tokens(script, parts.within, aggregates))
-            if parts.within
-            else selection
+            replace(selection, inner=_parsed(script, parts.within, aggregates)) if parts.within else selection
         )
     # of LOSS without DEADLINE that is said
     if parts.hints.deadline_seconds is None and parts.hints.loss is None:
@@ -102,21 +121,44 @@ def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[st
     return replace(aggregation, inner=parse_input(script, parts.within)) if parts.within else aggregation
 
 
+def recomposed(
+    script: str, start: int, text: str, aggregates: Collection[str], refused: UnsupportedError
+) -> RefreshedQuery | None:
+    """A query that was parsed and then refused, over the rows of its inner queries; None where it has none that lanes answer.
+
+    Args:
+        script: the text in which mistakes are shown.
+        start: where it has the query.
+        text: the query.
+        aggregates: names of the user's aggregates.
+        refused: why lanes do not answer it.
+    """
+    tokens = tokenize(text, start, script)
+    for token in tokens:
+        token.start += start
+        token.end += start
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if is_refreshed(tokens):
+        return None
+    inlined = with_inlined(script, tokens, lambda _: None)
+    return composed_query(script, inlined, partial(_parsed, script, aggregates=aggregates), refused)
+
+
 def _over_groups(
     script: str, tokens: Sequence[Token], place: tuple[int, int], aggregates: Collection[str]
 ) -> WindowQuery | None:
     """A ranking or aggregation that has an aggregation in FROM; None: it is a selection."""
     own = tokens[place[0] + 1 : place[1]]
-    text = whole(script, own).text
+    text = written(script, own).text
     for token in (*tokens[: place[0]], *tokens[place[1] :]):
         if token.token_type is TokenType.HINT:
             message = "Write hints behind the SELECT that aggregates, in FROM: groups that leave its state leave the other one too."
             raise SqlError(message, script, token.start, token.end + 1)
-    query = parse_tokens(script, named_in_from(script, tokens, place, groups_name), aggregates)
+    query = _parsed(script, named_in_from(script, tokens, place, groups_name), aggregates)
     if not isinstance(query, WindowQuery):
         return None
-    refuse_inlined(script, own)
-    inner = parse_tokens(script, own, aggregates)
+    inner = _parsed(script, own, aggregates)
     assert isinstance(inner, WindowQuery), "it has GROUP BY"
     return replace(query, inner=inner, inner_text=text)
 

@@ -253,7 +253,8 @@ def sources_of(query: Query) -> tuple[tuple[str, Clause], ...]:
         ]
         return tuple(chain.from_iterable(read))
     if isinstance(query, RefreshedQuery):
-        return query.sources
+        inner = (sources_of(each.query) for each in query.inner)
+        return tuple({name.upper(): (name, at) for name, at in chain(query.sources, *inner)}.values())
     if isinstance(query, UnionQuery):
         found: dict[str, tuple[str, Clause]] = {}
         for branch in query.branches:

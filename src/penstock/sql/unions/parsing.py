@@ -10,6 +10,7 @@ from penstock.errors import UnsupportedError
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import in_parentheses, outer, parentheses_in_from
 from penstock.sql.text.query import SelectQuery
+from penstock.sql.text.written import written
 from penstock.sql.unions.query import UnionQuery, union_name
 
 ALLOWED_UNION = "Allowed in a UNION ALL: SELECT scalar expressions FROM one stream, selection or UNION ALL WHERE condition, in each branch."
@@ -91,7 +92,7 @@ def named_in_from(
         named: gives the name by the text.
     """
     first, last, own = tokens[place[0]], tokens[place[1]], tokens[place[0] + 1 : place[1]]
-    name = named(whole(script, own).text)
+    name = named(written(script, own).text)
     token = Token(TokenType.VAR, name, first.line, first.col, first.start, last.end, [])
     return [*tokens[: place[0]], token, *tokens[place[1] + 1 :]]
 

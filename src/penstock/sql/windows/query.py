@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.plan.windows import ALL_TIME, GroupingSet, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
 from penstock.sql.text.query import Output, SelectQuery
-from penstock.sql.unions.query import UnionQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 
 #: the window's name in the expressions over groups; a struct of `start` and `end`
@@ -161,8 +161,8 @@ class WindowQuery:
             over the source's.
         selected: of a selection over a window view, flattened: that view, and the selection as it was written.
         over: of an aggregation over a window, running or join view or a UNION ALL, that one; it is the source, and all texts are over its columns.
-        inner: the query in FROM, whose name `source` is; None: FROM names a table or view, or it is flattened.
-        inner_text: the text of a UNION ALL or aggregation there, which is a view of its own; "" where there is none.
+        inner: the query in FROM, a `statements.Query`, whose name `source` is; None: FROM names a table or view, or it is flattened.
+        inner_text: the text of a UNION ALL, aggregation or join there, which is a view of its own; "" where there is none.
         ranking: what makes it a ranking: its `keys` are those of the partition, its `aggregates` columns of the kept tuples and the place, and
             its `outputs` may be `*`. None: it aggregates.
         columns: of the source, what `*` stands for in a ranking; (): all that it has now.
@@ -188,7 +188,7 @@ class WindowQuery:
     below: tuple[Output, ...] | None = None
     selected: tuple[WindowQuery, SelectQuery] | None = None
     over: Beneath | BeneathJoin | None = None
-    inner: SelectQuery | UnionQuery | WindowQuery | None = None
+    inner: Any = None
     inner_text: str = ""
     ranking: RankingClause | None = None
     columns: tuple[str, ...] = ()

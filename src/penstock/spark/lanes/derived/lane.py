@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
+from penstock.spark.lanes.stopped import divided
 from penstock.spark.log.entries import Entry
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
@@ -45,6 +47,8 @@ from penstock.sql.windows.bind import BoundWindow
 
 #: of the manifest of a cut: the operators that have answered all that was there, and how far the view beneath had come
 _OPERATORS, _PROGRESS = "operators", "beneath"
+#: likewise: the operators that were left out, as their views failed
+_LEFT_OUT = "left_out"
 _END = f"{ROW}.end"
 
 
@@ -110,20 +114,23 @@ class DerivedLane(LaneOverView):
         assert not isinstance(derived.source, RunningSource), "views over running views have a live lane"
         self._source = derived.source
         self._rows = PublishedRows()
+        #: by view that failed its operator
+        self._failing: dict[str, int] = {}
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Answers the windows of each view that the cut's entries are about."""
         self.jobs.own()
-        entries = self._entries(cut)
-        before = self.publisher.published(cut.number - 1) if cut.number else None
-        figures = {} if before is None else before.figures
-        progress = entries[-1].progress or Progress()
+        entries = self._entries(cut) if cut.entries else []
+        figures = self.figures_before(cut)
         told_until = Progress(**figures.get(_PROGRESS, {}))
+        progress = (entries[-1].progress or Progress()) if entries else told_until
         goes_on = self._goes_on(cut, entries, figures.get("until", {}).get(self._derived.name))
+        left_out = figures.get(_LEFT_OUT, ())
         known = figures.get(_OPERATORS, ()) if goes_on else ()
         staged: list[MadeResults] = []
         counts: dict[str, dict[str, int]] = {}
-        answered = []
+        answered: list[Answered] = []
+        was_tried = self.retries.pending is not None
 
         def keep(view: Answered, rows: pa.Table, count: ViewCounts) -> None:
             if rows.num_rows:
@@ -131,21 +138,21 @@ class DerivedLane(LaneOverView):
                 staged.append(MadeResults(view.operator, 0, store.put(view.operator, 0, [file])))
                 counts[view.name] = asdict(count)
 
-        for view in map(Answered.of, cut.orders["views"]):
+        def answer(view: Answered) -> None:
             beneath = self._source.rows(view, progress, self._rows)
             if beneath is None:
-                continue
-            answered.append(view.operator)
+                return
             bound = self._bound(view.operator)[view.name]
             if bound.plan.is_running:
                 is_final = progress.final == AFTER_ALL
-                ends = is_final and told_until.final != AFTER_ALL
+                ends = is_final and (told_until.final != AFTER_ALL or view.operator in left_out)
                 if ends or view.operator not in known or any(entry.files for entry in entries):
                     rows, count = self._answer_whole(
                         view, beneath, cut.number, store.scratch, is_final=is_final, tells_all=ends
                     )
                     keep(view, rows, count)
-                continue
+                answered.append(view)
+                return
             windows = bound.plan.windows
             due = _Due(
                 windows=windows,
@@ -155,15 +162,40 @@ class DerivedLane(LaneOverView):
                 every=view.operator not in known,
             )
             keep(view, *self._answer(view, beneath, due, cut.number, store.scratch))
+            answered.append(view)
+
+        views = list(map(Answered.of, cut.orders["views"]))
+        self._forget_replaced(views)
+        for view in views:
+            # one that is left out is compared as a whole by the cut that answers it
+            if self.stopped.is_due(view.name):
+                _, failed = divided(lambda some: answer(*some), [view], was_tried=was_tried)
+                for _, cause in failed:
+                    self.stopped.stop(view.name, cause)
+                    self._failing[view.name] = view.operator
         return CutAnswer(
             staged,
             {
                 "views": counts,
                 "whole": [],
-                _OPERATORS: answered,
+                _OPERATORS: [view.operator for view in answered],
                 _PROGRESS: asdict(progress),
+                _LEFT_OUT: [
+                    view.operator for view in views if view.name in self.stopped and view not in answered
+                ],
             },
+            done=partial(self._published, [view.name for view in answered]),
         )
+
+    def _forget_replaced(self, views: Sequence[Answered]) -> None:
+        """Lets views that are defined otherwise than those that failed be tried as any other."""
+        now = {view.name: view.operator for view in views}
+        self._failing = {name: own for name, own in self._failing.items() if now.get(name) == own}
+        self.stopped.forget([name for name in self.stopped.names if name not in self._failing])
+
+    def _published(self, answered: Sequence[str]) -> None:
+        for view in answered:
+            self.stopped.answered(view)
 
     def _touched(self, beneath: RowsBeneath, windows: Windows, entries: Iterable[Entry]) -> set[int]:
         """Ends of the windows that rows lie in which the entries bring."""

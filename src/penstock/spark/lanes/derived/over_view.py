@@ -60,5 +60,5 @@ class LaneOverView(CutLane):
     def _goes_on(self, cut: Cut, entries: Sequence[Entry], reach: Mapping[str, Any] | None) -> bool:
         """Whether the entries of a cut bring all that has come behind a place in the log, which an earlier cut has reached."""
         before = cut.before[self._derived.name]
-        is_next = reach == asdict(before) and entries[0].number == before.entry + 1
+        is_next = reach == asdict(before) and (not entries or entries[0].number == before.entry + 1)
         return is_next and not any(entry.answer_all for entry in entries)

@@ -110,10 +110,12 @@ class LaneOutput:
     Attributes:
         stream: the log's name.
         lane: who publishes.
+        view: the view.
     """
 
     stream: str
     lane: Lane
+    view: str
 
     @property
     def ingest(self) -> IngestQuery:
@@ -128,4 +130,4 @@ class LaneOutput:
     @property
     def is_complete(self) -> bool:
         """Whether the lane has answered all that it will in this run."""
-        return self.lane.is_complete
+        return self.lane.is_complete_for(self.view)

@@ -8,7 +8,7 @@ begins, or that the log lacks rows for, is given the newest revision of every ro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -28,7 +28,7 @@ from penstock.spark.lanes.lane import LaneContext, LaneInput
 from penstock.spark.lanes.live.changes import LiveView, of_operator
 from penstock.spark.lanes.live.task import LiveTask, Work
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
-from penstock.spark.lanes.windows.making import made
+from penstock.spark.lanes.windows.making import Made, Place, ResultMaking
 from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.lanes.windows.state_report import told_of
 from penstock.spark.log.entries import Entry
@@ -36,7 +36,7 @@ from penstock.spark.log.shards import fixed_shards
 from penstock.spark.publication.staged import BatchFiles
 from penstock.spark.results.published_rows import all_rows
 from penstock.spark.results.window_schemas import readable_operator
-from penstock.spark.results.window_staging import written
+from penstock.spark.results.window_staging import StagedResults, written
 from penstock.spark.storage.layout import ROWS_FILES
 from penstock.spark.storage.store_paths import StorePath
 
@@ -71,11 +71,16 @@ class LiveLane(LaneOverView):
         cores = context.spark.sparkContext.defaultParallelism
         self._shards = fixed_shards(context.layout, derived.name, cores, context.settings.shards)
         self._states = ListedStates(context.layout, derived.name, self._shards)
+        self._making = ResultMaking(
+            context.spark, context.layout, self.name, self.jobs, self.stopped, self._bound
+        )
         self._view = lru_cache(256)(self._read_view)
         self._is_light = True
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Takes in what the cut's entries change."""
+        if not cut.entries:
+            return self._made_again(cut, store)
         began = time.perf_counter()
         before, name = self._states.before(cut.number), self._derived.name
         entries = self._entries(cut)
@@ -98,7 +103,7 @@ class LiveLane(LaneOverView):
         self._is_light = max(report.seconds for report in reports) <= _LIGHT_SECONDS
         ran = time.perf_counter()
         staged = [each for report in reports for each in report.results]
-        ready, counts = made(self.context.spark, self.jobs, staged, self._bound, store)
+        made = self._made(cut, staged, store)
         progress = {
             OPERATORS: {str(operator): asdict(each) for operator, each in now.items()},
             _PROGRESS: asdict(entries[-1].progress or Progress()),
@@ -106,12 +111,32 @@ class LiveLane(LaneOverView):
         }
         state = ListedState(0, tuple(tuple(report.state) for report in reports), progress)
         return CutAnswer(
-            staged=ready,
-            figures={"views": {view: asdict(said) for view, said in counts.items()}, "whole": []},
-            puts={self._states.place: self._states.document(cut.number, state)},
+            staged=made.files,
+            figures={"views": {view: asdict(said) for view, said in made.counts.items()}, "whole": []},
+            puts={self._states.place: self._states.document(cut.number, state), **made.puts},
+            deletes=made.deletes,
             told=told_of(reports, ran - began),
-            done=partial(self._states.remove, before.names - state.names),
+            done=partial(self._published, before.names - state.names, made.committed),
         )
+
+    def _made_again(self, cut: Cut, store: BatchFiles) -> CutAnswer:
+        """Answers views that were stopped; no entry has come."""
+        made, before = self._made(cut, [], store), self._states.before(cut.number)
+        figures = {"views": {view: asdict(said) for view, said in made.counts.items()}, "whole": []}
+        puts = {self._states.place: self._states.document(cut.number, before), **made.puts}
+        return CutAnswer(made.files, figures, puts=puts, deletes=made.deletes, done=made.committed)
+
+    def _made(self, cut: Cut, staged: Sequence[StagedResults], store: BatchFiles) -> Made:
+        views = map(Answered.of, cut.orders["views"])
+        wanted = {Place(view.operator, view.name) for view in views}
+        # nothing is over these views
+        return self._making.made(
+            staged, store, wanted, lambda _: None, was_tried=self.retries.pending is not None
+        )
+
+    def _published(self, gone: set[str], committed: Callable[[], None]) -> None:
+        committed()
+        self._states.remove(gone)
 
     def _work(
         self,
@@ -180,4 +205,10 @@ class LiveLane(LaneOverView):
     def _recover(self) -> Any:
         standing = super()._recover()
         self._states.remove_unlisted()
+        self._making.recover()
         return standing
+
+    def leave(self) -> None:
+        """Likewise; what views that were stopped have not answered is forgotten."""
+        super().leave()
+        self._making.leave()

@@ -99,7 +99,7 @@ def define_refreshed(
         if error.text != query.text:
             raise
         raise query.clause.placed(error) from None
-    _check_columns(name, schema, query.clause)
+    check_columns(name, schema, query.clause)
     names = _names(query, beneath)
     inputs = tuple(
         ReadStream(each, _wanted(columns, names), time) for each, (columns, time) in streams.items()
@@ -130,7 +130,18 @@ def _wanted(columns: StructType, names: frozenset[str] | None) -> tuple[str, ...
     return tuple(each for each in columns.names if names is None or each.upper() in names)
 
 
-def _check_columns(name: str, schema: StructType, clause: Clause) -> None:
+def check_columns(name: str, schema: StructType, clause: Clause) -> None:
+    """Make sure that results can have the columns of a query.
+
+    Args:
+        name: the view's name.
+        schema: the columns.
+        clause: the query.
+
+    Raises:
+        SqlError: two have one name, or one is of a type that cannot be stored.
+        InputError: a reserved name is used.
+    """
     place = clause.script, clause.start, clause.start + len(clause.text)
     taken: set[str] = set()
     for field in schema:

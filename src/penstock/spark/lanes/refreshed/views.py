@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.spark.lanes.composed.lane import ComposedLane
+from penstock.spark.lanes.derived.beneath import ViewBeneath
 from penstock.spark.lanes.lane import LanePlan
 from penstock.spark.lanes.lane_views import LaneViews
 from penstock.spark.lanes.refreshed.archive import demand_of
@@ -40,6 +43,28 @@ class RefreshedViews(LaneViews[RefreshedDefinition]):
     def demands(self, registered: RegisteredView[RefreshedDefinition], stream: str) -> list[TupleDemand]:
         """See `LaneViews`."""
         return [demand_of(read) for read in registered.definition.inputs if read.name == stream]
+
+    def lanes(self) -> Iterator[LanePlan]:
+        """The lane of each view that reads streams; see `over_rows`."""
+        return (self.lane(each) for each in self.views if not each.definition.views)
+
+    def over_rows(self) -> Iterator[RegisteredView[RefreshedDefinition]]:
+        """The views that read rows of other views, whose lanes begin behind those that publish these."""
+        return (each for each in self.views if each.definition.views)
+
+    def lane_over(
+        self, registered: RegisteredView[RefreshedDefinition], sources: Sequence[ViewBeneath]
+    ) -> LanePlan:
+        """The lane of such a view, given who publishes the rows that it reads, in the order of its definition."""
+        make = partial(ComposedLane, registered, sources, self.tables)
+        return LanePlan(registered.lane, tuple(each.name for each in sources), make)
+
+    def logs(self, gone: RegisteredView[RefreshedDefinition]) -> Sequence[str]:
+        """See `LaneViews`."""
+        if not gone.definition.views:
+            return super().logs(gone)
+        logs = ((name, LogReader(self._layout.log(name))) for name in self._layout.logs())
+        return [name for name, log in logs if log.mark(gone.lane) is not None]
 
     def lane(self, registered: RegisteredView[RefreshedDefinition]) -> LanePlan:
         """See `LaneViews`."""

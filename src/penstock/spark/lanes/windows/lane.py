@@ -21,7 +21,7 @@ from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.history.corrections import Corrections
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
-from penstock.spark.lanes.windows.making import made
+from penstock.spark.lanes.windows.making import Place, ResultMaking
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
 from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of
@@ -68,6 +68,9 @@ class WindowLane(CutLane):
         self._programs = WindowPrograms(context.spark.sparkContext, context.layout, name)
         self._corrections = Corrections(context, stream)
         self._views = lru_cache(_KEPT_OPERATORS)(partial(stored_views, context.layout, name))
+        self._making = ResultMaking(
+            context.spark, context.layout, self.name, self.jobs, self.stopped, self._views
+        )
         self._is_light = True
         self._counting = threading.Lock()
         self._totals: Counter[str] = Counter()
@@ -95,13 +98,13 @@ class WindowLane(CutLane):
 
     @property
     def has_more(self) -> bool:
-        """Whether corrections are published though no entry has come."""
-        return self._corrections.are_due
+        """Likewise, or corrections are published."""
+        return self._corrections.are_due or super().has_more
 
     @property
     def awaits_more(self) -> bool:
-        """Whether windows wait to be corrected."""
-        return self._corrections.await_alone()
+        """Likewise, or windows wait to be corrected."""
+        return self._corrections.await_alone() or super().awaits_more
 
     def orders(self, until: Mapping[str, Reach]) -> Mapping[str, Any]:  # noqa: ARG002
         """The cuts before whose final windows it corrects."""
@@ -118,7 +121,15 @@ class WindowLane(CutLane):
         ran = time.perf_counter()
         staged = [each for report in reports for each in report.results]
         staged += self._stored(self._corrections.take(cut.orders[_CORRECTS]), store)
-        ready, counts = made(self.context.spark, self.jobs, staged, self._views, store)
+        program = self._programs.of(last.plan).program
+        made = self._making.made(
+            staged,
+            store,
+            {Place(plan.id, view.name) for plan in program.operators for view in plan.views},
+            lambda view: self.figures_before(cut).get(PROGRESS, {}).get(view),
+            was_tried=self.retries.pending is not None,
+        )
+        counts = made.counts
         finished = time.perf_counter()
         progress = state.progress
         if reports:
@@ -138,7 +149,7 @@ class WindowLane(CutLane):
             "late_tuples": sum(each.registered for each in late),
             "late_beyond": sum(each.beyond for each in late),
             "whole": sorted({operator for entry in entries for operator in entry.whole}),
-            PROGRESS: progress,
+            PROGRESS: made.progress_of(progress),
         }
         told = {
             "entry": last.number,
@@ -153,22 +164,24 @@ class WindowLane(CutLane):
             "run_seconds": round(ran - began, 4),
             "make_seconds": round(finished - ran, 4),
         }
-        program = self._programs.of(last.plan).program
         is_early = any(said.early for said in counts.values())
         corrections = self._corrections.changes(
             cut.number, last, program, reports, cut.orders[_CORRECTS], is_early=is_early
         )
         return CutAnswer(
-            staged=ready,
+            staged=made.files,
             figures=figures,
             marks=self._final(last, reports) if reports else {},
             puts={
                 **corrections.puts,
+                **made.puts,
                 self._states.place: self._states.document(cut.number, now),
             },
-            deletes=corrections.deletes,
+            deletes=[*corrections.deletes, *made.deletes],
             told=told,
-            done=partial(self._published, counts, state.names - now.names, corrections.committed),
+            done=partial(
+                self._published, counts, state.names - now.names, corrections.committed, made.committed
+            ),
         )
 
     def _reports(
@@ -228,8 +241,9 @@ class WindowLane(CutLane):
         return (self.name, self._corrections.name)
 
     def leave(self) -> None:
-        """Likewise; final windows are not corrected any more."""
+        """Likewise; final windows are not corrected any more, and what views that were stopped have not answered is forgotten."""
         super().leave()
+        self._making.leave()
         self._corrections.leave()
 
     def _halt(self) -> None:
@@ -250,6 +264,7 @@ class WindowLane(CutLane):
     def _recover(self) -> Any:
         standing = super()._recover()
         self._states.remove_unlisted()
+        self._making.recover()
         return standing
 
     def _stored(self, corrected: Sequence[StagedResults], store: BatchFiles) -> list[StagedResults]:
@@ -270,10 +285,11 @@ class WindowLane(CutLane):
         return {FINAL: final_of([report.standing for report in reports], program, lacking), PLAN: last.plan}
 
     def _published(
-        self, counts: Mapping[str, ViewCounts], gone: set[str], committed: Callable[[], None]
+        self, counts: Mapping[str, ViewCounts], gone: set[str], *committed: Callable[[], None]
     ) -> None:
         """Counts what was told, and deletes state files that are needed no more."""
-        committed()
+        for each in committed:
+            each()
         with self._counting:
             for view, said in counts.items():
                 self._totals.update(asdict(said))
