@@ -97,10 +97,11 @@ def bound(
 
 
 def with_texts(rows: pa.Table) -> pa.Table:
-    """Rows that can be counted: arrays are texts."""
+    """Rows that can be counted: arrays are texts, in which -0.0 is 0.0, as both are the same value."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_list(field.type):
-            texts = pa.array(list(map(repr, rows.column(place).to_pylist())), pa.string())
+            lists = [[0.0 if each == 0 else each for each in own] for own in rows.column(place).to_pylist()]
+            texts = pa.array(list(map(repr, lists)), pa.string())
             rows = rows.set_column(place, field.name, texts)
     return rows
 
