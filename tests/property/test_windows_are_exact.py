@@ -49,13 +49,22 @@ AGGREGATES = (
     Aggregate("count_distinct", "whole", pa.int64()),
     Aggregate("percentile", "value", pa.float64(), 0.5),
     Aggregate("percentile", "whole", pa.float64(), 0.9),
+    Aggregate("sum_distinct", "whole", pa.int64()),
+    Aggregate("avg_distinct", "whole", pa.float64()),
+    Aggregate("mode", "whole", pa.int64()),
+    Aggregate("collect_set", "whole", pa.list_(pa.int64())),
+    Aggregate("collect_list", "whole", pa.list_(pa.int64())),
     Aggregate("max_by", "whole", pa.int64(), by="value"),
     Aggregate("min_by", "whole", pa.int64(), by="value"),
 )
 ORACLE = """
     SELECT s.start, s.end, t.key, count(*), count(value), sum(value), avg(value), min(value), max(whole),
            sum(whole)::BIGINT, stddev_samp(value), var_pop(value), count(DISTINCT whole),
-           quantile_cont(value, 0.5), quantile_cont(whole::DOUBLE, 0.9), arg_max_null(whole, value), arg_min_null(whole, value)
+           quantile_cont(value, 0.5), quantile_cont(whole::DOUBLE, 0.9),
+           sum(DISTINCT whole)::BIGINT, avg(DISTINCT whole), mode(whole ORDER BY whole),
+           list_sort(coalesce(list(DISTINCT whole) FILTER (WHERE whole IS NOT NULL), [])),
+           list_sort(coalesce(list(whole) FILTER (WHERE whole IS NOT NULL), [])),
+           arg_max_null(whole, value), arg_min_null(whole, value)
     FROM starts s JOIN tuples t ON t.time >= s.start AND t.time < s.end
     GROUP BY ALL
 """

@@ -26,7 +26,7 @@ VIEWS = {
     "bounded": (SUMS.replace("{where}", "name = 'a'"), (1_000, 4_000, 0)),
     "spread": (
         "SELECT {hint} window.start AS begun, window.end AS until, count(DISTINCT key) AS keys, median(value) AS middle, "
-        "max(name) AS last FROM {source} GROUP BY {window} HAVING count(*) > 100",
+        "count_if(value > 0.5) AS half, sort_array(collect_set(name)) AS names, avg(DISTINCT key) AS mean, bool_or(value > 0.99) AS any, max(name) AS last FROM {source} GROUP BY {window} HAVING count(*) > 100",
         (1_000, 3_000, 250),
     ),
 }

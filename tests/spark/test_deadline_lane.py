@@ -133,7 +133,8 @@ def _has_batches(run: Run, number: int) -> bool:
 
 def test_what_is_released_is_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
     texts = {
-        "built_in": f"k, {SLIDING} AS w, count(*) AS n, sum(x) AS s, count(DISTINCT x) AS d FROM rides GROUP BY k, {SLIDING}",
+        "built_in": f"k, {SLIDING} AS w, count(*) AS n, sum(x) AS s, count(DISTINCT x) AS d, sum(DISTINCT x) AS sd, "
+        f"count_if(x > 0) AS c, every(x > -40) AS e, sort_array(collect_list(x)) AS l, sort_array(collect_set(x)) AS u FROM rides GROUP BY k, {SLIDING}",
         "computed": "window(ts, '7 seconds') AS w, avg(x) + 1 AS a, max(x) AS m FROM rides WHERE x > -40 GROUP BY 1 HAVING max(x) > 47",
         "picked": f"k, {SLIDING} AS w, max_by(x, struct(ts, x).ts) AS last, max(x) AS m FROM rides GROUP BY k, {SLIDING}",
         "carried": f"k, {SLIDING} AS w, total(x) AS t FROM rides GROUP BY k, {SLIDING}",

@@ -63,6 +63,11 @@ BUILT_IN = {
     "min(level)": Aggregate("min", "level", pa.float64()),
     "max(origin)": Aggregate("max", "origin", pa.string()),
     "count(DISTINCT amount)": Aggregate("count_distinct", "amount", pa.int64()),
+    "sum(DISTINCT amount)": Aggregate("sum_distinct", "amount", pa.int64()),
+    "avg(DISTINCT amount)": Aggregate("avg_distinct", "amount", pa.float64()),
+    "sort_array(collect_list(level))": Aggregate("collect_list", "level", pa.list_(pa.float64())),
+    "sort_array(collect_set(origin))": Aggregate("collect_set", "origin", pa.list_(pa.string())),
+    "mode(amount, true)": Aggregate("mode", "amount", pa.int64()),
     "percentile(amount, 0.5)": Aggregate("percentile", "amount", pa.float64(), 0.5),
 }
 
@@ -89,6 +94,16 @@ def bound(
     return BoundWindow(
         plan, (), None, pa.struct([("start", MOMENT), ("end", MOMENT)]), tuple(outputs), having=None
     )
+
+
+def with_texts(rows: pa.Table) -> pa.Table:
+    """Rows that can be counted: arrays are texts, in which -0.0 is 0.0, as both are the same value."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_list(field.type):
+            lists = [[0.0 if each == 0 else each for each in own] for own in rows.column(place).to_pylist()]
+            texts = pa.array(list(map(repr, lists)), pa.string())
+            rows = rows.set_column(place, field.name, texts)
+    return rows
 
 
 @dataclass
@@ -129,7 +144,7 @@ class Orders:
         self.spark.createDataFrame(pa.concat_tables(tables)).createOrReplaceTempView("readings")
         rows = self.spark.sql(text).toArrow()
         own = pc.equal(rows.column("s").cast(pa.int64()), task.extent.start)
-        return bag(rows.filter(own))
+        return bag(with_texts(rows.filter(own)))
 
     def staged(self, task: OrderTask, report: OrderReport) -> Counter[Any]:
         assert report.outcome == DONE, report.error
@@ -137,7 +152,7 @@ class Orders:
         rows = pq.read_table(file.path)
         assert (rows.num_rows, file.kind) == (file.rows, "7/v")
         assert rows.column_names[-1] == "_row"
-        return bag(rows.select([output.name for output in task.view.outputs]))
+        return bag(with_texts(rows.select([output.name for output in task.view.outputs])))
 
 
 @pytest.fixture(scope="module")

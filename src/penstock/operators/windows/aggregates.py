@@ -4,7 +4,7 @@ A window view's aggregates share *parts*: COUNT(x), SUM(x) and AVG(x) need two o
 table of partials has a row for each group and, for each part, its columns; merging two tables is
 merging the rows of the same group. The same definitions serve map-side partials, state and batch.
 
-Parts that keep single values (COUNT(DISTINCT), exact percentiles) live in tables of their own, one an
+Parts that keep single values (DISTINCT, modes, collected values, exact percentiles) live in tables of their own, one an
 argument: a row for each group and distinct value, with the number of its occurrences.
 """
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InputError
+from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.grouping import (
     ListedPairs,
     Pairs,
@@ -31,6 +32,7 @@ from penstock.operators.windows.grouping import (
     shared_codes,
     without_nulls,
 )
+from penstock.operators.windows.of_values import KEEPING_VALUES, from_values, without_values
 from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
 from penstock.operators.windows.sorting import ordered
@@ -44,8 +46,6 @@ ROWS = "rows"
 SELECTION = "selection"
 #: a distinct value of a table of values
 VALUE = "value"
-#: aggregates of columns whose single values must be kept
-KEEPING_VALUES = frozenset({"count_distinct", "percentile"})
 _MOMENTS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 #: functions a window view may use
 FUNCTIONS = (
@@ -252,8 +252,9 @@ class Parts:
 
 
 def lift_values(tuples: pa.Table, keys: Sequence[str], argument: str) -> pa.Table:
-    """A table of values: keys, `value`, `rows`; NULL arguments left out."""
+    """A table of values: keys, `value`, `rows`; NULL arguments left out, -0.0 being 0.0."""
     present = tuples.select([*keys, argument]).rename_columns([*keys, VALUE])
+    present = canonical_columns(present, [VALUE])
     return _counted(present.filter(pc.field(VALUE).is_valid()), keys, ([], "count_all"))
 
 
@@ -285,10 +286,9 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
             return _average(merged.column(sum_of(name)), merged.column(count_of(name)), aggregate.type)
         case "min" | "max":
             found = _unordered(merged.column(extreme_of(aggregate.function, name)), aggregate.type)
-        case "count_distinct" | "percentile":
+        case function if function in KEEPING_VALUES:
             if values is None:
-                nothing = 0 if aggregate.function == "count_distinct" else None
-                return pa.array([nothing] * merged.num_rows, aggregate.type)
+                return without_values(aggregate, merged.num_rows)
             return _from_values(aggregate, merged, values, keys)
         case "approx_count_distinct" | "approx_percentile":
             return estimates(aggregate, merged.column(Sketch.of(aggregate).column))
@@ -301,11 +301,16 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
     return found.cast(aggregate.type).combine_chunks()
 
 
-def overflowed(aggregate: Aggregate, merged: pa.Table, lowered: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[rows]: where the result is NULL although there are values: it does not fit its type."""
-    if aggregate.argument is None or aggregate.function not in ("sum", "avg"):
+def overflowed(
+    aggregate: Aggregate, merged: pa.Table, lowered: pa.Array, values: pa.Table | None, keys: Sequence[str]
+) -> npt.NDArray[np.bool_]:
+    """bool[rows]: where the result is NULL although there are values: it does not fit its type; see `lower`."""
+    if values is not None and aggregate.function in ("sum_distinct", "avg_distinct"):
+        counted = np.bincount(_groups_of(values, merged, keys), minlength=merged.num_rows)
+    elif aggregate.argument is None or aggregate.function not in ("sum", "avg"):
         return np.zeros(merged.num_rows, np.bool_)
-    counted = merged.column(count_of(aggregate.argument)).to_numpy()
+    else:
+        counted = merged.column(count_of(aggregate.argument)).to_numpy()
     lost: npt.NDArray[np.bool_] = (counted > 0) & lowered.is_null().to_numpy(zero_copy_only=False)
     return lost
 
@@ -414,37 +419,15 @@ def _deviation(aggregate: Aggregate, merged: pa.Table) -> pa.Array:
 
 
 def _from_values(aggregate: Aggregate, merged: pa.Table, values: pa.Table, keys: Sequence[str]) -> pa.Array:
-    groups = merged.num_rows
-    own = _groups_of(values, merged, keys)
-    if aggregate.function == "count_distinct":
-        return pa.array(np.bincount(own, minlength=groups), aggregate.type)
-    numbers = _real(values.column(VALUE)).to_numpy()
-    order = np.lexsort((numbers, own))
-    own, numbers = own[order], numbers[order]
-    counts = values.column(ROWS).to_numpy()[order]
-    return _percentiles(own, numbers, counts, groups, aggregate.parameter or 0.0)
-
-
-def _percentiles(
-    codes: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.float64],
-    counts: npt.NDArray[np.int64],
-    groups: int,
-    fraction: float,
-) -> pa.Array:
-    """Exact percentiles with linear interpolation, as Spark's `percentile`; codes and numbers ascend."""
-    total = np.bincount(codes, counts, groups).astype(np.int64)
-    own = np.flatnonzero(total)
-    reached = np.cumsum(counts)
-    before = np.append(0, np.cumsum(total))[own]
-    position = (total[own] - 1) * fraction
-    low, high = (
-        numbers[np.searchsorted(reached, before + end(position).astype(np.int64), "right")]
-        for end in (np.floor, np.ceil)
-    )
-    share = position - np.floor(position)
-    with np.errstate(invalid="ignore"):
-        between = (1 - share) * low + share * high
-    found = np.zeros(groups)
-    found[own] = np.where((low == high) | (share == 0), low, between)
-    return pa.array(found, mask=total == 0)
+    groups, own = merged.num_rows, _groups_of(values, merged, keys)
+    if aggregate.function not in ("sum_distinct", "avg_distinct"):
+        return from_values(aggregate, values.column(VALUE), values.column(ROWS).to_numpy(), own, groups)
+    # the sums of a table in which each value is one tuple
+    found = Parts(sums=(VALUE,)).lift(pa.table({"group": own, VALUE: values.column(VALUE)}), ["group"])
+    places = np.full(groups, -1)
+    places[found.column("group").to_numpy()] = np.arange(found.num_rows)
+    found = found.take(pa.array(places, mask=places < 0))
+    total = found.column(sum_of(VALUE))
+    if aggregate.function == "avg_distinct":
+        return _average(total, found.column(count_of(VALUE)), aggregate.type)
+    return _fitting(total, aggregate.type).cast(aggregate.type).combine_chunks()

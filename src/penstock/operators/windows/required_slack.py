@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from penstock.kernels.compiled import filling
 from penstock.kernels.segments import extremes_before, percentiles_before, sums_before
 from penstock.operators.windows.aggregates import (
-    KEEPING_VALUES,
     ROWS,
     VALUE,
     count_of,
@@ -29,6 +28,7 @@ from penstock.operators.windows.aggregates import (
 )
 from penstock.operators.windows.flattening import flattened
 from penstock.operators.windows.grouping import group_codes, shared_codes, without_nulls
+from penstock.operators.windows.of_values import KEEPING_VALUES
 from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import Sketch, running
 from penstock.plan.windows import Aggregate, ErrorBound
@@ -111,7 +111,7 @@ class WindowHistory:
                 own = self._values_of(aggregate.argument)
                 if own is None:
                     continue
-                errors = _distance(bound, *own.running(aggregate))
+                errors = own.errors(aggregate, bound)
                 codes, arrivals = own.codes, own.arrivals
             else:
                 errors = _errors(aggregate, bound, *self._running(aggregate))
@@ -227,8 +227,7 @@ def warm_up() -> None:
 
 def _errors(aggregate: Aggregate, bound: ErrorBound, early: Floats, final: Floats) -> Floats:
     """Errors of numbers; a time or a text is right or wrong."""
-    kind = aggregate.type
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+    if _is_number(aggregate.type):
         return _distance(bound, early, final)
     return np.where(_same(early, final), 0.0, np.inf)
 
@@ -260,6 +259,7 @@ class _ValueHistory:
     def __init__(self, table: pa.Table, codes: Ints, groups: int) -> None:
         arrivals = table.column(ARRIVAL).to_numpy()
         values = table.column(VALUE)
+        self._is_number = _is_number(values.type)
         order = np.lexsort((arrivals, codes))
         self.codes, self.arrivals = codes[order], arrivals[order]
         numbers = _comparable(values, values.type)[order]
@@ -269,18 +269,71 @@ class _ValueHistory:
         self._ascending = np.lexsort((numbers, self.codes))
         self._numbers = numbers[self._ascending]
 
+    def errors(self, aggregate: Aggregate, bound: ErrorBound) -> Floats:
+        """The error before each row; an array, or a most frequent value that is no number, is right or wrong."""
+        early, final = self.running(aggregate)
+        is_number = self._is_number or aggregate.function != "mode"
+        if is_number and not aggregate.function.startswith("collect"):
+            return _distance(bound, early, final)
+        return np.where(_same(early, final), 0.0, np.inf)
+
     def running(self, aggregate: Aggregate) -> _BeforeAndWhole:
-        """The aggregate before each row and in the end; NaN where a percentile has no value yet."""
-        if aggregate.function == "count_distinct":
-            codes, numbers = self.codes[self._ascending], self._numbers
-            again = (codes[1:] == codes[:-1]) & _same(numbers[1:], numbers[:-1])
-            is_new = np.zeros(len(codes))
-            is_new[self._ascending] = np.append(True, ~again)[: len(codes)]
-            return sums_before(is_new, self._segments)
+        """The aggregate before each row and in the end; NaN where one of numbers has no value yet; of arrays how long they are."""
+        match aggregate.function:
+            case "count_distinct" | "collect_set":
+                return sums_before(self._is_new(), self._segments)
+            case "collect_list":
+                return sums_before(self._counts.astype(np.float64), self._segments)
+            case "sum_distinct" | "avg_distinct":
+                return self._of_distinct(is_mean=aggregate.function == "avg_distinct")
+            case "mode":
+                return self._modes()
         places = np.empty_like(self._ascending)
         places[self._ascending] = np.arange(len(places))
         fraction = float(aggregate.parameter or 0.0)
         return percentiles_before(self._numbers, places, self._counts, self._segments, fraction)
+
+    def _runs(self) -> npt.NDArray[np.bool_]:
+        """bool[rows], in order of their numbers: whether a row is the first of its number and group."""
+        codes, numbers = self.codes[self._ascending], self._numbers
+        again = (codes[1:] == codes[:-1]) & _same(numbers[1:], numbers[:-1])
+        return np.append(True, ~again)[: len(codes)]
+
+    def _is_new(self) -> Floats:
+        """1 for a row whose value its group did not have before, else 0."""
+        is_new = np.zeros(len(self.codes))
+        is_new[self._ascending] = self._runs()
+        return is_new
+
+    def _of_distinct(self, *, is_mean: bool) -> _BeforeAndWhole:
+        """The sum or the mean of the numbers that differ; NaN where there is none yet."""
+        is_new, numbers = self._is_new(), np.empty(len(self.codes))
+        numbers[self._ascending] = self._numbers
+        sums = sums_before(np.where(is_new > 0, numbers, 0.0), self._segments)
+        counts = sums_before(is_new, self._segments)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            early, final = (
+                np.where(count > 0, total / count if is_mean else total, np.nan)
+                for total, count in zip(sums, counts, strict=True)
+            )
+        return early, final
+
+    def _modes(self) -> _BeforeAndWhole:
+        """The least of the most frequent numbers, whose frequency grows only with a row of them; -inf where there is none yet."""
+        runs = self._runs()
+        rows, heads = self._counts[self._ascending], np.flatnonzero(runs)
+        counts = np.cumsum(rows)
+        reached = counts - np.repeat((counts - rows)[heads], np.diff(heads, append=len(runs)))
+        # rows by how good a mode they make: the best one so far is it
+        better = np.lexsort((np.cumsum(np.where(runs, -1, 0)), reached))
+        merits = np.empty(len(runs))
+        merits[self._ascending[better]] = np.arange(len(runs))
+        numbers = np.append(self._numbers[better], -np.inf)
+        early, final = (
+            numbers[np.where(each < 0, len(runs), each).astype(np.int64)]
+            for each in extremes_before(merits, self._segments, False)
+        )
+        return early, final
 
 
 def _last_violations(
@@ -304,6 +357,10 @@ def _last_violations(
         violated = np.flatnonzero(opening & ~(errors < limit))
         own[codes[violated]] = arrivals[violated]
     return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def _floats(table: pa.Table, name: str) -> Floats:

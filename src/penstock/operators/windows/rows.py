@@ -44,9 +44,10 @@ def lowered(plan: WindowPlan, merged: Content, keys: Sequence[str], across: Sequ
     lost = np.zeros(merged.partials.num_rows, np.bool_)
     for number, aggregate in enumerate(plan.aggregates):
         values = merged.values.get(aggregate.argument or "")
-        result = columns[f"_a{number}"] = lower(aggregate, merged.partials, values, [*across, *keys])
+        every = [*across, *keys]
+        result = columns[f"_a{number}"] = lower(aggregate, merged.partials, values, every)
         if result.null_count:
-            lost |= overflowed(aggregate, merged.partials, result)
+            lost |= overflowed(aggregate, merged.partials, result, values, every)
     return pa.table({**columns, OVERFLOWED: lost})
 
 

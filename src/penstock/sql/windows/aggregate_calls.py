@@ -39,23 +39,60 @@ AGGREGATES = {
     "approx_count_distinct": "approx_count_distinct",
     "approx_percentile": "approx_percentile",
     "percentile_approx": "approx_percentile",
+    "count_if": "count",
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
+    "some": "max",
+    "any": "max",
+    "any_value": "min",
+    "mode": "mode",
+    "collect_set": "collect_set",
+    "collect_list": "collect_list",
+    "array_agg": "collect_list",
 }
+#: functions of the distinct values of their argument -> Spark's, with DISTINCT
+DISTINCT = {"count_distinct": "count", "sum_distinct": "sum", "avg_distinct": "avg"}
+#: a function -> what it is with DISTINCT
+_DISTINCT = {
+    "count": "count_distinct",
+    "sum": "sum_distinct",
+    "avg": "avg_distinct",
+    "min": "min",
+    "max": "max",
+    "collect_set": "collect_set",
+    "collect_list": "collect_set",
+}
+#: functions of a condition that are the least or largest of its values: Spark's name of them, which takes BOOLEAN alone
+_OF_CONDITIONS = {"bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or"} | dict.fromkeys(
+    ("some", "any"), "bool_or"
+)
 ALLOWED_AGGREGATES = (
     "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, MAX_BY(x, y), MIN_BY(x, y), STDDEV, STDDEV_POP, "
     "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
-    "APPROX_PERCENTILE(x, p[, accuracy]), with FILTER (WHERE condition)."
+    "APPROX_PERCENTILE(x, p[, accuracy]), COUNT_IF, BOOL_AND or EVERY, BOOL_OR or SOME or ANY, ANY_VALUE, MODE, "
+    "COLLECT_SET, COLLECT_LIST or ARRAY_AGG, with FILTER (WHERE condition); SUM(DISTINCT x), AVG(DISTINCT x)."
 )
 
 #: Spark's other aggregate functions
 _OTHERS = frozenset(
-    {"any_value", "approx_top_k", "array_agg", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg"}
-    | {"bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_list", "collect_set", "corr"}
-    | {"count_if", "count_min_sketch", "covar_pop", "covar_samp", "every", "first", "first_value", "grouping"}
+    {"approx_top_k", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg"}
+    | {"bitmap_construct_agg", "bitmap_or_agg", "corr"}
+    | {"count_min_sketch", "covar_pop", "covar_samp", "first", "first_value", "grouping"}
     | {"grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kurtosis", "last"}
-    | {"last_value", "listagg", "mode", "percentile_cont", "percentile_disc", "regr_avgx"}
+    | {"last_value", "listagg", "percentile_cont", "percentile_disc", "regr_avgx"}
     | {"regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy"}
     | {"regr_syy", "skewness", "string_agg", "try_avg", "try_sum"}
 )
+#: other ways to aggregate, to be said where one is refused
+_INSTEAD = {
+    **dict.fromkeys(("first", "first_value"), "min_by(x, time), the value at the least time"),
+    **dict.fromkeys(("last", "last_value"), "max_by(x, time), the value at the largest time"),
+    **dict.fromkeys(("listagg", "string_agg"), "array_join(collect_list(x), ', ')"),
+    **dict.fromkeys(("try_sum", "try_avg"), "SUM or AVG, which are NULL where they do not fit their type"),
+}
+#: before `ANY (...)` and `SOME (...)` they make a condition
+_LIKE = (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE)
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
 
 
@@ -73,6 +110,7 @@ class AggregateCall:
             a percentile; else None.
         clause: the call as it was written first.
         is_users: whether it is an aggregate of the user's.
+        spark: Spark's name of a function that is another one here, "bool_and" and "bool_or"; "" for the others.
     """
 
     function: str
@@ -81,13 +119,14 @@ class AggregateCall:
     accuracy: float | None
     clause: Clause
     is_users: bool = False
+    spark: str = ""
 
     @property
     def sql(self) -> str:
         """The call in Spark SQL."""
-        if self.function == "count_distinct":
-            return f"count(DISTINCT {self.arguments[0]})"
-        text = f"{self.function}({', '.join(self.arguments) or '*'}"
+        if self.function in DISTINCT:
+            return f"{DISTINCT[self.function]}(DISTINCT {self.arguments[0]})"
+        text = f"{self.spark or self.function}({', '.join(self.arguments) or '*'}"
         if self.parameter is not None:
             text += f", {self.parameter!r}D"
         if self.accuracy is not None:
@@ -98,7 +137,7 @@ class AggregateCall:
     def identity(self) -> tuple[object, ...]:
         """What tells one aggregate from another, blanks and case apart."""
         spelled = tuple(spelling(tokenize(argument)) for argument in self.arguments)
-        return self.function, self.parameter, self.accuracy, spelled
+        return self.spark or self.function, self.parameter, self.accuracy, spelled
 
 
 def is_users_aggregate(tokens: Sequence[Token], position: int, users: Collection[str]) -> bool:
@@ -109,7 +148,9 @@ def is_users_aggregate(tokens: Sequence[Token], position: int, users: Collection
 def is_aggregate(tokens: Sequence[Token], position: int, users: Collection[str] = ()) -> bool:
     """Whether an aggregate function of Spark, or one of the user's, is called there."""
     return is_users_aggregate(tokens, position, users) or (
-        is_call(tokens, position) and tokens[position].text.lower() in (*AGGREGATES, *_OTHERS)
+        is_call(tokens, position)
+        and tokens[position].text.lower() in (*AGGREGATES, *_OTHERS)
+        and (position == 0 or tokens[position - 1].token_type not in _LIKE)
     )
 
 
@@ -173,7 +214,8 @@ class _Reader:
         """A call of one of Spark's, with its FILTER."""
         found, self.end = arguments(self.tokens, self.position + 1)
         if self.name not in AGGREGATES:
-            raise self._unsupported(f"{self.name.upper()} is not supported yet.")
+            instead = f" Write {_INSTEAD[self.name]}." if self.name in _INSTEAD else ""
+            raise self._unsupported(f"{self.name.upper()} is not supported yet.{instead}")
         self._refuse_inside(self.position + 1, self.end)
         condition = self._filter()
         if self.end < len(self.tokens) and self.tokens[self.end].token_type is TokenType.OVER:
@@ -181,9 +223,9 @@ class _Reader:
         distinct = self._quantifier(found)
         function = AGGREGATES[self.name]
         if distinct:
-            if function != "count":
+            if function not in _DISTINCT or self.name == "count_if":
                 raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
-            function = "count_distinct"
+            function = _DISTINCT[function]
         if function in PICKING:
             return self._picked(function, found, condition)
         accuracy = self._accuracy(found)
@@ -191,10 +233,13 @@ class _Reader:
         if len(found) != 1:
             raise self._unsupported(f"{self.name.upper()} takes one argument here, not {len(found)}.")
         argument = self._argument(*found[0], distinct)
+        if self.name == "count_if":
+            argument = f"CASE WHEN ({argument}\n) THEN 1 END"
         if condition is not None:
             argument = f"CASE WHEN {condition} THEN {argument or '1'} END"
         own = () if argument is None else (argument,)
-        return AggregateCall(function, own, parameter, accuracy, self._place())
+        spark = _OF_CONDITIONS.get(self.name, "")
+        return AggregateCall(function, own, parameter, accuracy, self._place(), spark=spark)
 
     def _picked(self, function: str, found: list[tuple[int, int]], condition: str | None) -> AggregateCall:
         """A call with the argument that decides; both are NULL where the condition does not hold."""

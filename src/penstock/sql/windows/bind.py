@@ -19,7 +19,7 @@ from penstock.plan.windows import GROUPING_ID_TYPE, PICKING, Aggregate, ErrorBou
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
-from penstock.sql.windows.aggregate_calls import AggregateCall
+from penstock.sql.windows.aggregate_calls import DISTINCT, AggregateCall
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -34,7 +34,7 @@ PLAIN_OUTPUT = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
 #: aggregates that order the values of their argument
 _ORDERING = frozenset({"min", "max"})
 #: aggregates that tell values of their argument apart
-_HASHING = frozenset({"count_distinct", "approx_count_distinct"})
+_HASHING = frozenset({"approx_count_distinct", "mode", "collect_set", "collect_list", *DISTINCT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +226,9 @@ class WindowBinder:
         for call in query.aggregates:
             found.append([next(typed) for _ in call.arguments])
             for place, argument in enumerate(found[-1]):
+                if pa.types.is_null(argument.type) and call.function.startswith("collect"):
+                    message = "The argument is NULL in every tuple: CAST it to a type."
+                    raise call.clause.error(TypeMismatchError, message)
                 is_string = pa.types.is_string(argument.type)
                 is_ordered = call.function in _ORDERING or (call.function in PICKING and place == 1)
                 if not next(plain) and (call.function in _HASHING or (is_ordered and is_string)):

@@ -23,6 +23,14 @@ from penstock.sql.windows.query import WHOLE, WINDOW_NAME, aggregate_name, key_n
 _COUNT, _WAY = "_rows", "_way"
 #: what does not fit its type is NULL, as in other window views
 _TRIED = {"sum": "try_sum", "avg": "try_avg"}
+#: of distinct values
+_DISTINCT = {"count_distinct": "count", "sum_distinct": "try_sum", "avg_distinct": "try_avg"}
+#: where Spark leaves the answer open: the least of the most frequent values, values that ascend
+_DECIDED = {
+    "mode": "mode({}, true)",
+    "collect_set": "sort_array(collect_set({}))",
+    "collect_list": "sort_array(collect_list({}))",
+}
 
 
 def groups_of(spark: SparkSession, view: BoundWindow, rows: StorePath, columns: StructType) -> pa.Table:
@@ -166,8 +174,10 @@ def _call(aggregate: Aggregate) -> str:
     argument = "1" if aggregate.argument is None else quoted(aggregate.argument)
     if aggregate.by is not None:
         return _pick(aggregate.function, argument, quoted(aggregate.by))
-    if aggregate.function == "count_distinct":
-        return f"count(DISTINCT {argument})"
+    if aggregate.function in _DISTINCT:
+        return f"{_DISTINCT[aggregate.function]}(DISTINCT {argument})"
+    if aggregate.function in _DECIDED:
+        return _DECIDED[aggregate.function].format(argument)
     name = _TRIED.get(aggregate.function, aggregate.function)
     further = []
     if aggregate.parameter is not None:
