@@ -14,7 +14,7 @@ from penstock.operators.windows.aggregates import FUNCTIONS, Parts
 from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.expressions import Derived
 from penstock.plan.scalar_trees import ColumnValue, Computation, Constant, Scalar
-from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows
+from penstock.plan.windows import PICKING, Aggregate, ErrorBound, WindowPlan, Windows
 from penstock.spark.storage.codec import Codec
 from penstock.sql.windows.bind import BoundOutput, BoundWindow
 
@@ -70,12 +70,13 @@ WINDOW_PLANS = st.builds(
     st.lists(
         st.builds(
             Aggregate,
-            st.sampled_from(sorted(FUNCTIONS)),
+            st.sampled_from(sorted(FUNCTIONS - PICKING)),
             TEXTS,
             TYPES,
             st.none() | REALS,
             st.floats(1e-3, 1e3),
-        ),
+        )
+        | st.builds(Aggregate, st.sampled_from(sorted(PICKING)), TEXTS, TYPES, by=TEXTS),
         max_size=4,
     ).map(tuple),
     st.builds(ErrorBound, REALS, REALS, st.booleans()),

@@ -168,7 +168,6 @@ def test_a_function_is_worked_out_afresh_each_time_beside_a_class_that_is_carrie
 
     every = _tuples(0, 1, 2, 3, 4)
     alone = _plan([_calls_of(many, "x")])
-    assert not alone.is_incremental
     for start in range(3):
         found = work_out(alone, Extent(start, start + 3, 9), every)
         assert _processed(found) == (3, WindowWork(3, 0, carried=False))

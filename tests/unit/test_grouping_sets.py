@@ -102,7 +102,7 @@ def test_the_grouping_id_is_a_key(item: str, expression: str) -> None:
         ("SELECT a FROM t GROUP BY with rollup", SqlError, "with", "Expected a grouping expression"),
         ("SELECT a FROM t GROUP BY ROLLUP a", SqlError, "ROLLUP", "ROLLUP needs parentheses"),
         ("SELECT a FROM t GROUP BY GROUPING SETS", SqlError, "GROUPING SETS", "needs parentheses"),
-        ("SELECT a FROM t GROUP BY ROLLUP (a", SqlError, "(", "Expected parentheses"),
+        ("SELECT a FROM t GROUP BY ROLLUP (a", SqlError, "(", "This parenthesis is not closed"),
         ("SELECT a FROM t GROUP BY ROLLUP (a) b", SqlError, "b", "Nothing may follow ROLLUP"),
         ("SELECT a FROM t GROUP BY a + ROLLUP (b)", SqlError, "ROLLUP", "cannot be part of an expression"),
         ("SELECT a FROM t GROUP BY ROLLUP (a), b WITH CUBE", SqlError, "ROLLUP", "cannot be part of an expression"),

@@ -117,7 +117,7 @@ def test_a_join_with_the_newest_row_says_which_it_is(
             "Expected a condition in parentheses",
         ),
         ("ASOF JOIN b MATCH_CONDITION () ON a.x = b.x", ")", "Expected a condition"),
-        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t ON a.x = b.x", "x", "Expected a closing parenthesis"),
+        ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t ON a.x = b.x", "(", "This parenthesis is not closed"),
         ("ASOF JOIN b MATCH_CONDITION (a.t >= b.t)", "b", "An ASOF JOIN needs ON with an equality"),
         (
             "RIGHT JOIN b FOR SYSTEM_TIME AS OF a.t ON a.x = b.x",
@@ -239,7 +239,7 @@ def test_in_with_a_query_is_a_semi_or_anti_join(
             "A subquery is not supported",
         ),
         ("SELECT k FROM a WHERE IN (SELECT j FROM b)", "A subquery is not supported"),
-        ("SELECT k FROM a WHERE k IN (SELECT j FROM", "A subquery is not supported"),
+        ("SELECT k FROM a WHERE k IN (SELECT j FROM", "This parenthesis is not closed"),
         ("SELECT k FROM a WHERE k IN (SELECT max(j) FROM b)", "An aggregate function in a join view"),
         ("SELECT k FROM a WHERE (k, m) IN (SELECT j, n FROM b)", "The query in IN selects one column"),
         ("SELECT k FROM a WHERE k IN (SELECT * FROM b)", "The query in IN selects one column"),

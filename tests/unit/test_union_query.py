@@ -98,7 +98,7 @@ def test_views_on_views() -> None:
             "EXCEPT is not supported yet",
         ),
         ("SELECT a FROM x UNION ALL SELECT a WHERE a > 1", "1", "Expected FROM"),
-        ("SELECT a FROM (SELECT a FROM x UNION ALL SELECT a FROM y", "(", "A subquery is not supported"),
+        ("SELECT a FROM (SELECT a FROM x UNION ALL SELECT a FROM y", "(", "This parenthesis is not closed"),
         (
             "SELECT a FROM x WHERE a IN (SELECT a FROM y UNION ALL SELECT a FROM z)",
             "UNION",

@@ -443,7 +443,7 @@ def test_a_sum_that_does_not_fit_costs_its_row(
     merged = parts.merge(parts.lift(tuples, ["k"]), ["k"])
     found = lower(aggregate, merged, None, ["k"])
     assert [value is not None for value in found.to_pylist()] == [fits, True]
-    assert overflowed(aggregate, merged, found).tolist() == [not fits, False]
+    assert overflowed(aggregate, merged, found, None, ["k"]).tolist() == [not fits, False]
 
 
 def test_a_flush_corrects_however_few_tuples_wait() -> None:
