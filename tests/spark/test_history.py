@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from test_window_lane_over_logs import NOON, SHARDS, STREAM, Answering, bound, layout, tuples, windows
+from test_window_lane_over_logs import NOON, SHARDS, STREAM, Answering, bound, tuples, windows
 
 from penstock.errors import StreamFailedError
 from penstock.spark.log.segments import Segments
@@ -22,7 +22,6 @@ from penstock.spark.storage.layout import Layout
 from window_log import DEFINITION, LogWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_commits")]
-__all__ = ["layout"]
 
 TEXT = (
     "SELECT origin, window(ts, '20 seconds') AS w, count(*) AS n, sum(i) AS s, count(DISTINCT i) AS d "
