@@ -168,7 +168,8 @@ def _measured(run: Run, seconds: float) -> Ours:
     later = batches[1:] or batches
     parts = ("bind_seconds", "run_seconds", "publish_seconds")
     begun = {event["batch"]: _moment(event) - sum(event[part] for part in parts) for event in batches}
-    answers = [event for event in run.events("windows") if event["answered"] in begun]
+    # corrections of final windows may come alone, and answer no batch
+    answers = [event for event in run.events("windows") if event["entries"] and event["answered"] in begun]
     waits = [
         event["standing"][_JUDGED]["slack"] / 60e6
         for event in answers
