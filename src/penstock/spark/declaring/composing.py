@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import InputError, UnknownNameError
+from penstock.errors import InputError
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
 from penstock.spark.analysis.schemas import arrow_schema
@@ -114,9 +114,7 @@ def composed_view(
             columns[static], leaves[static.upper()] = declared.statics[static].schema, Leaf(is_static=True)
             continue
         if source.upper() not in declared.spelled:
-            existing = ", ".join([*declared.streams, *declared.statics, *declared.views][:20]) or "none"
-            message = f"Stream, table or view {source} does not exist. Existing ones: {existing}"
-            raise clause.error(UnknownNameError, message)
+            raise declared.unknown(source, clause)
         view = declared.view_name(source)
         called = streams.get(view, source)
         found = _read(declared, view, called, is_stream=view in streams)

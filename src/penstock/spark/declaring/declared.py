@@ -35,6 +35,7 @@ from penstock.sql.script.statements import (
     Script,
     sources_of,
 )
+from penstock.sql.text.clauses import Clause
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import union_name
 from penstock.sql.windows.query import WindowQuery, groups_name
@@ -381,6 +382,12 @@ class Declared:
                 f"View {name} does not exist{meant(name, shown)} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
             )
         return found
+
+    def unknown(self, source: str, clause: Clause) -> SqlError:
+        """The refusal of a name in FROM that is no stream, table or view."""
+        existing = ", ".join([*self.streams, *self.statics, *self.views][:20]) or "none"
+        message = f"Stream, table or view {source} does not exist. Existing ones: {existing}"
+        return clause.error(UnknownNameError, message)
 
     def stream_name(self, query: SelectQuery | WindowQuery) -> str:
         """The name of a flattened query's stream as declared.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
+from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.ingest.tuple_demands import compile_demands, only
@@ -91,9 +91,7 @@ def _read_by(declared: Declared, query: Query) -> tuple[list[tuple[str, str]], s
                 relations.add(source.upper())
                 continue
             if source.upper() not in declared.spelled:
-                existing = ", ".join([*declared.streams, *declared.statics, *declared.views][:20]) or "none"
-                message = f"Stream, table or view {source} does not exist. Existing ones: {existing}"
-                raise clause.error(UnknownNameError, message)
+                raise declared.unknown(source, clause)
             name = declared.view_name(source)
             if name not in beneath:
                 visit(declared.views[name].query)

@@ -13,7 +13,7 @@ from penstock.sql.joins.existence import ExistenceTest, existence_test
 from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
 from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import is_call, outer, query_in_from, token_kinds
+from penstock.sql.text.lexing import is_call, outer, query_beneath, token_kinds
 from penstock.sql.text.parts import INSTEAD_OF_A_SUBQUERY, JOINS, UNSUPPORTED, Item, parse_tree, refuse
 from penstock.sql.text.query import parse_input
 
@@ -87,16 +87,12 @@ def is_join(tokens: Sequence[Token]) -> bool:
 
 
 def joined_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
-    """The places of the parentheses of a query in FROM that joins, of the query or of the one in its FROM that ranks."""
-    place = query_in_from(tokens)
-    if place is None:
-        return None
-    own = tokens[place[0] + 1 : place[1]]
-    kinds = {token.token_type for _, token in outer(own)}
-    if not kinds.isdisjoint((TokenType.OVER, TokenType.QUALIFY)):
-        inner = joined_in_from(own)
-        return None if inner is None else (place[0] + 1 + inner[0], place[0] + 1 + inner[1])
-    return place if TokenType.GROUP_BY not in kinds and is_join(own) else None
+    """The places of the parentheses of a query in FROM that joins and does not group; see `query_beneath`."""
+
+    def joins(own: Sequence[Token]) -> bool:
+        return is_join(own) and all(token.token_type is not TokenType.GROUP_BY for _, token in outer(own))
+
+    return query_beneath(tokens, joins)
 
 
 def _is_join_word(kind: TokenType, tokens: Sequence[Token], position: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -358,6 +358,25 @@ def query_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
     """The places of the parentheses of a query in FROM."""
     place = parentheses_in_from(tokens)
     return None if place is None or tokens[place[0] + 1].token_type is not TokenType.SELECT else place
+
+
+def query_beneath(
+    tokens: Sequence[Token], holds: Callable[[Sequence[Token]], bool]
+) -> tuple[int, int] | None:
+    """The places of the parentheses of a query in FROM, of the query or of the one in its FROM that ranks.
+
+    Args:
+        tokens: those of the query.
+        holds: whether the query with these tokens is the wanted one; otherwise None.
+    """
+    place = query_in_from(tokens)
+    if place is None:
+        return None
+    own = tokens[place[0] + 1 : place[1]]
+    if any(token.token_type in (TokenType.OVER, TokenType.QUALIFY) for _, token in outer(own)):
+        inner = query_beneath(own, holds)
+        return None if inner is None else (place[0] + 1 + inner[0], place[0] + 1 + inner[1])
+    return place if holds(own) else None
 
 
 def single_name(text: str) -> str | None:

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.rankings import RANKINGS
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import arguments, is_call, outer, query_in_from, ranges, spelling, tokenize
+from penstock.sql.text.lexing import arguments, is_call, outer, query_beneath, ranges, spelling, tokenize
 from penstock.sql.windows.query import OrderEntry
 
 ALLOWED_RANKING = (
@@ -147,13 +147,11 @@ def refused(clause: Clause, message: str) -> UnsupportedError:
 
 
 def groups_in_from(tokens: Sequence[Token]) -> tuple[int, int] | None:
-    """The places of the parentheses of a query in FROM that groups, of the query or of the one in its FROM that ranks."""
-    place = query_in_from(tokens)
-    if place is None:
-        return None
-    own = tokens[place[0] + 1 : place[1]]
-    kinds = {token.token_type for _, token in outer(own)}
-    if not kinds.isdisjoint((TokenType.OVER, TokenType.QUALIFY)):
-        inner = groups_in_from(own)
-        return None if inner is None else (place[0] + 1 + inner[0], place[0] + 1 + inner[1])
-    return place if TokenType.GROUP_BY in kinds and TokenType.JOIN not in kinds else None
+    """The places of the parentheses of a query in FROM that groups; see `query_beneath`."""
+    return query_beneath(
+        tokens, lambda own: _kinds(own) & {TokenType.GROUP_BY, TokenType.JOIN} == {TokenType.GROUP_BY}
+    )
+
+
+def _kinds(tokens: Sequence[Token]) -> set[TokenType]:
+    return {token.token_type for _, token in outer(tokens)}
