@@ -24,7 +24,7 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.derived.beneath import ViewBeneath
 from penstock.spark.lanes.lane import LaneContext, LaneInput
-from penstock.spark.lanes.refreshed.changes import changed, standing
+from penstock.spark.lanes.refreshed.changes import UNCHANGED, changed, standing
 from penstock.spark.lanes.refreshed.defining import frame_of, session_beside
 from penstock.spark.lanes.refreshed.explaining import explain_refreshed
 from penstock.spark.lanes.refreshed.lane import ANSWER, TABLES
@@ -117,17 +117,17 @@ class ComposedLane(CutLane):
         rows = 0 if published is None else int(known[ANSWER]["rows"])
         wanted = self._wanted(entries, told if goes_on else {}, now)
         brings = any(entry.files for own in entries.values() for entry in own)
-        before = now_rows = self._own.empty_table()
         if wanted is not None:
-            before, now_rows = self._told_windows(wanted), self._answered(cut, wanted, store.scratch)
+            told_rows = self._told_windows(wanted)
+            change = changed(told_rows, self._answered(cut, wanted, store.scratch), cut.number)
         elif brings or not goes_on:
-            before, now_rows = self._told_whole(cut.number, rows), self._answered(cut, None, store.scratch)
-        else:
-            before = self._told_whole(cut.number, rows)
-            now_rows = before.select(self._own.names)
-        change = changed(before, now_rows, cut.number)
-        if wanted is None:
+            told_rows = self._told_whole(cut.number, rows)
+            change = changed(told_rows, self._answered(cut, None, store.scratch), cut.number)
             self._before = cut.number, change.now
+        else:
+            change = UNCHANGED
+            if self._before is not None and self._before[0] == cut.number - 1:
+                self._before = cut.number, self._before[1]
         staged = []
         if change.rows.num_rows:
             files = store.put(self._registered.number, 0, [written(self._kind, change.rows)])

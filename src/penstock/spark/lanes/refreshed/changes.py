@@ -38,6 +38,10 @@ class Change:
     deleted: int
 
 
+#: nothing is told; the answer is that of before
+UNCHANGED = Change(pa.table({}), pa.table({}), 0, 0)
+
+
 def named_schema(own: pa.Schema) -> pa.Schema:
     """The columns of rows with their names, given a view's own columns."""
     return pa.schema([*own, marks_of(own.names).field(1)])
