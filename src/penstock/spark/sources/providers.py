@@ -133,10 +133,9 @@ def refuse_unknown(table: CreateTable, known: Mapping[str, str]) -> None:
     """
     for name in table.options:
         if plain_option(name) not in known:
-            raise UnknownNameError(
-                f"table {table.name}: source {table.source} has no option {name}. Options: {', '.join(known.values())}",
-                *table.at(name),
-            )
+            owner = f"table {table.name}: source {table.source}"
+            error = UnknownNameError.among("option", name, known.values(), "Options", owner=owner)
+            raise error.at(*table.at(name))
 
 
 def _package(point: EntryPoint) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,10 +198,7 @@ def _check(
             return
     column = next(each for each in wanted if each.name in missing)
     names = stored.field_names(schemas[0] if schemas else None)
-    near = get_close_matches(column.name, names, 1)
     place = path_place(column.name) if len(column.path) > 1 else column.name
-    raise UnknownNameError(
-        f"table {table.name}: the schema has no field {'.'.join(column.path)}"
-        f"{f'; did you mean {near[0]}?' if near else '.'} Fields: {', '.join(names)}",
-        *table.at(place),
-    )
+    owner = f"table {table.name}: the schema"
+    error = UnknownNameError.among("field", ".".join(column.path), names, "Fields", owner=owner)
+    raise error.at(*table.at(place))
