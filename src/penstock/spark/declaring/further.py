@@ -14,7 +14,7 @@ _MOST = 20
 #: known names that an unknown one is read as, until one fits
 _TRIED = 4
 #: the function that takes arguments of any number and type
-_ANY_FUNCTION = "coalesce"
+_ANY_FUNCTION = "hash"
 
 
 def further_mistakes(
