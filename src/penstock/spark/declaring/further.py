@@ -11,10 +11,13 @@ from penstock.sql.text.lexing import quote
 
 #: mistakes of one view that are looked for
 _MOST = 20
-#: known names that an unknown one is read as, until one fits
-_TRIED = 4
-#: the function that takes arguments of any number and type
+#: known names that an unknown one is read as, until one fits where it stands
+_TRIED = 3
+#: the function that takes arguments of any number and of nearly any type
 _ANY_FUNCTION = "hash"
+#: what the text has before and behind an item of its SELECT list that is a name
+_TO_ITEM = re.compile(r"\s*SELECT\b(?:(?!\bFROM\b).)*", re.IGNORECASE | re.DOTALL)
+_BEHIND_ITEM = re.compile(r"\s*(?:,|FROM\b)", re.IGNORECASE)
 
 
 def further_mistakes(
@@ -43,14 +46,13 @@ def further_mistakes(
         if not isinstance(found, UnknownNameError) or begin == end:
             return
         places.add(origin[begin])
-        for each in _readings(found):
-            meant = each if each.isidentifier() else quote(each)
+        for number, meant in enumerate(_readings(found, begin, end)):
             changed = text[:begin] + meant + text[end:]
             mistake = judged(changed)
             if not isinstance(mistake, SqlError) or mistake.text != changed:
                 return
             shifted = origin[:begin] + [origin[begin]] * len(meant) + origin[end:]
-            is_guessed = is_guessed or each != found.near
+            is_guessed = is_guessed or found.near is None or number > 0
             first, last = _span(mistake)
             if shifted[first] not in places and (first < last or not is_guessed):
                 break
@@ -60,12 +62,21 @@ def further_mistakes(
         yield mistake.at(script, origin[mistake.start], origin[mistake.end])
 
 
-def _readings(error: UnknownNameError) -> list[str]:
-    """The known names that the unknown one is read as, until one fits; no column twice in a SELECT list, as far as that can be."""
+def _readings(error: UnknownNameError, begin: int, end: int) -> list[str]:
+    """What the unknown name between two places is read as, until one fits: the one that is meant, others that the text has not, others.
+
+    A SELECT list has no column twice: an item of it that the text has elsewhere is given another name.
+    """
     words = set(re.findall(r"\w+", error.text.upper()))
-    known = dict.fromkeys(error.known)
-    return sorted(known, key=lambda each: (each != error.near, each != _ANY_FUNCTION, each.upper() in words))[
-        :_TRIED
+    order = {each: (each != error.near, each != _ANY_FUNCTION, each.upper() in words) for each in error.known}
+    before, after = error.text[:begin], error.text[end:]
+    is_item = (
+        before.count("(") == before.count(")") and _TO_ITEM.fullmatch(before) and _BEHIND_ITEM.match(after)
+    )
+    return [
+        (each if each.isidentifier() else quote(each))
+        + (f" AS _{begin}" if is_item and each.upper() in words else "")
+        for each in sorted(order, key=order.__getitem__)[:_TRIED]
     ]
 
 
