@@ -190,9 +190,9 @@ def _check(
         )
         odd = misfit(wanted, reader, has_field) if number == 0 else None
         if odd is not None:
-            place = next(each.name for each in wanted if odd.startswith(f"{each.name} is "))
+            name, what = odd
             title = TITLES[stored.form]
-            raise SqlError(f"table {table.name}: {odd} in the {title} schema.", *table.at(place))
+            raise SqlError(f"table {table.name}: {name} {what} in the {title} schema.", *table.at(name))
         missing -= {each.name for each, is_there in zip(wanted, has_field, strict=True) if is_there}
         if not missing:
             return
