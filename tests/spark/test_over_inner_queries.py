@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
+from penstock.spark.lanes.composed import inputs
+from penstock.spark.lanes.composed.inputs import Frame
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.trigger import Trigger
 
@@ -137,6 +140,28 @@ def test_rows_are_sparks_also_after_a_restart(spark: SparkSession, engine: Engin
         .add_views(views)
     )
     same(spark, again, tmp_path, views)
+
+
+def test_many_rows_are_divided_or_read_as_they_are_published(
+    spark: SparkSession, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "_ONE_TASK_ROWS", 8)
+    views = {
+        **{name: BY_WINDOW[name] for name in ("windows", "most", "of_stream")},
+        "joined": f"SELECT a.id, p.n FROM ({JOINED}) a JOIN ({PER_CITY}) p ON a.city = p.city",
+    }
+    read = list[Frame | None]()
+    as_published = inputs.RowsOf._as_published
+
+    def noted(*given: Any) -> Frame | None:
+        read.append(as_published(*given))
+        return read[-1]
+
+    monkeypatch.setattr(inputs.RowsOf, "_as_published", noted)
+    engine.add_views(views)
+    same(spark, engine, tmp_path, views)
+    assert None in read, "few rows are read by Python"
+    assert any(each is not None and each.size for each in read), "Spark read published files"
 
 
 def definition(engine: Engine, name: str) -> object:
