@@ -34,7 +34,7 @@ from penstock.spark.results.window_staging import written
 from penstock.spark.storage.columns import batches_of
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import ReadView
+from penstock.spark.storage.refreshed import ReadView, RefreshedDefinition
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.text.lexing import quote
 
@@ -180,9 +180,14 @@ class RowsOf:
     def _as_published(
         self, session: SparkSession, columns: StructType, source: LaneSource, wanted: WantedWindows | None
     ) -> Frame | None:
-        """The rows of a join view or a UNION ALL that Spark can read as they are published; None where they may be withdrawn, or are few."""
+        """The rows of a view with a lane that Spark can read as they are published; None where they may be withdrawn, or are few."""
         definition = source.answered.definition
-        if isinstance(definition, JoinDefinition) and definition.plan.withdraws:
+        withdraws = (
+            definition.plan.withdraws
+            if isinstance(definition, JoinDefinition)
+            else isinstance(definition, RefreshedDefinition)
+        )
+        if withdraws:
             return None
         spans, rows = [] if wanted is None else wanted.by_time, 0
         files = list[tuple[StorePath, ListedFile]]()
@@ -201,9 +206,12 @@ class RowsOf:
         return Frame(frame, sum(listed.size for _, listed in files))
 
     def _of_lane(self, source: LaneSource, wanted: WantedWindows | None) -> pa.Table:
-        """The rows of a join view or a UNION ALL."""
-        definition = source.answered.definition
-        schema = file_schema(definition.plan) if isinstance(definition, JoinDefinition) else source.schema
+        """The rows of a view with a lane."""
+        definition, schema = source.answered.definition, source.schema
+        if isinstance(definition, JoinDefinition):
+            schema = file_schema(definition.plan)
+        elif isinstance(definition, RefreshedDefinition):
+            schema = pa.schema([*schema, *marks_of(schema.names)])
         paths = [path for path, _ in self._published(source)]
         if wanted is None:
             rows = all_rows(paths, schema)
@@ -212,7 +220,7 @@ class RowsOf:
         return _standing(rows, source.schema.names)
 
     def _published(self, source: LaneSource) -> list[tuple[StorePath, ListedFile]]:
-        """The files of a join view or a UNION ALL, and where they lie."""
+        """The files of a view with a lane, and where they lie."""
         found = []
         for number, lane in source.lanes:
             kind = view_kind(number, self.read.view)
