@@ -162,10 +162,12 @@ class Moments:
         """
         # beyond 2^53 whole numbers are rounded, as Spark does
         every = [tuples.column(name).cast(pa.float64(), safe=False) for name in self.arguments]
-        there = np.flatnonzero(np.logical_and.reduce([each.is_valid().to_numpy() for each in every]))
-        values = tuple(without_nulls(each, 0.0)[there] for each in every)
-        alone = Center(np.ones(len(there)), values, {})
-        return self._columns(alone.united(codes[there], groups, self.powers))
+        values = tuple(without_nulls(each, 0.0) for each in every)
+        if any(each.null_count for each in every):
+            there = np.logical_and.reduce([each.is_valid().to_numpy() for each in every])
+            values, codes = tuple(each[there] for each in values), codes[there]
+        alone = Center(np.ones(len(codes)), values, {})
+        return self._columns(alone.united(codes, groups, self.powers))
 
     def merge(self, partials: pa.Table, rows: Longs, cells: Longs, count: int) -> dict[str, pa.Array]:
         """The columns of each cell.
