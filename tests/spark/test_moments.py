@@ -135,7 +135,7 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
             (6, 3.0, 4.0, 4, 4, "4", "9.00"),
         ),
         (7, _INF, 2.0, -1, -1, "-1", "1.00"),
-        *((8, 1e15 + each, each * 1.0, each, 3, "5", "7.00") for each in (1, 2, 4, 9)),
+        *((8, 1e6 + each, each * 1.0, each, 3, "5", "7.00") for each in (1, 2, 4, 9)),
         *((9, -0.0, 0.0, 0, 0, "0", None), (9, 0.0, -0.0, 0, 0, "0", None)),
     ]
     kinds = (pa.int64(), pa.float64(), pa.float32(), pa.int64(), pa.int8(), pa.string(), pa.string())
@@ -150,17 +150,17 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
     script = f"CREATE TABLE orders ({EDGES}) USING parquet OPTIONS (path '{data}', max_files_per_trigger '1', event_time 'seen')"
     run = finished(Engine(spark).execute(script).add_views(OF_EDGES), tmp_path / "out", ended=True)
     for name, wanted in answers(spark, data, OF_EDGES, EDGES).items():
-        found = published(run, name)
-        # Spark's own rests differ by their order where values lie far apart
-        assert_same(found, wanted, name)
+        assert_same(published(run, name), wanted, name)
 
 
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("corr(amount)", "CORR takes two arguments, not 1"),
-        ("regr_count(amount, price, id)", "REGR_COUNT takes two arguments, not 3"),
-        ("corr(DISTINCT amount, price)", r"CORR\(DISTINCT\) is not supported yet"),
+        ("corr(amount)", "takes another number of arguments"),
+        ("regr_slope(amount)", "REGR_SLOPE takes two arguments, not 1"),
+        ("regr_count(amount, price, id)", "takes another number of arguments"),
+        ("corr(DISTINCT amount, price)", "DISTINCT of several is not supported"),
+        ("regr_sxy(DISTINCT amount, price)", r"REGR_SXY\(DISTINCT\) is not supported yet"),
         ("regr_count(DISTINCT amount, price)", r"REGR_COUNT\(DISTINCT\) is not supported yet"),
         ("skewness(DISTINCT amount)", r"SKEWNESS\(DISTINCT\) is not supported yet"),
         ("bit_xor(DISTINCT amount)", r"BIT_XOR\(DISTINCT\) is not supported yet"),
