@@ -160,7 +160,7 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
         ("regr_slope(amount)", "REGR_SLOPE takes two arguments, not 1"),
         ("regr_count(amount, price, id)", "takes another number of arguments"),
         ("corr(DISTINCT amount, price)", "DISTINCT of several is not supported"),
-        ("regr_sxy(DISTINCT amount, price)", r"REGR_SXY\(DISTINCT\) is not supported yet"),
+        ("regr_slope(DISTINCT amount, price)", r"REGR_SLOPE\(DISTINCT\) is not supported yet"),
         ("regr_count(DISTINCT amount, price)", r"REGR_COUNT\(DISTINCT\) is not supported yet"),
         ("skewness(DISTINCT amount)", r"SKEWNESS\(DISTINCT\) is not supported yet"),
         ("bit_xor(DISTINCT amount)", r"BIT_XOR\(DISTINCT\) is not supported yet"),

@@ -286,4 +286,4 @@ def _of_pairs(function: str, center: Center) -> tuple[Floats, Bools]:
             return yy, never
         case "regr_sxy":
             return xy, never
-    raise AssertionError(f"{function} is no function of pairs")
+    raise AssertionError(f"{function} has one argument")
