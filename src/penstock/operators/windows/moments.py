@@ -148,6 +148,11 @@ class Moments:
         return f"{_SQUARES if powers == (2, 0) else f'moment{p}{q}'}:{self._name}"
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of means and sums."""
+        return (*self.mean_columns, *map(self.sum_column, self.powers))
+
+    @property
     def _name(self) -> str:
         # names of columns may have colons
         return self.argument if self.by is None else f"{len(self.by)}:{self.by}:{self.argument}"
@@ -231,10 +236,9 @@ class Moments:
 
     def _columns(self, center: Center) -> dict[str, pa.Array]:
         nothing = center.count == 0
-        columns = dict(zip(self.mean_columns, center.means, strict=True))
-        columns |= {self.sum_column(each): own for each, own in center.sums.items()}
+        columns = zip(self.columns, (*center.means, *center.sums.values()), strict=True)
         found = {self.count_column: pa.array(center.count.astype(np.int64))}
-        return found | {name: pa.array(own, mask=nothing) for name, own in columns.items()}
+        return found | {name: pa.array(own, mask=nothing) for name, own in columns}
 
 
 def _results(function: str, center: Center) -> tuple[Floats, Bools]:
