@@ -142,15 +142,11 @@ def test_equal_values_have_no_moments() -> None:
     assert {value for value in found.values() if value is not None} == {0.0}
 
 
-@settings(max_examples=examples(40))
-@given(
-    st.integers(0, 2**32 - 1),
-    st.integers(0, len(AGGREGATES) - 1),
-    st.sampled_from([0, 10**6]),
-    st.sampled_from([(0.05, False), (0.3, True)]),
-)
+@pytest.mark.parametrize("number", range(len(AGGREGATES)))
+@settings(max_examples=examples(10))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0, 10**6]), st.sampled_from([(0.05, False), (0.3, True)]))
 def test_the_required_slack_is_that_of_each_answer_by_itself(
-    seed: int, number: int, far: int, epsilon: tuple[float, bool]
+    number: int, seed: int, far: int, epsilon: tuple[float, bool]
 ) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 40))
