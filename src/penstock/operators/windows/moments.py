@@ -59,19 +59,18 @@ class Center:
     def about(self, apart: Sequence[Floats], powers: Iterable[Powers]) -> dict[Powers, Floats]:
         """Sums by powers of the distances from a point that lies so far below the means."""
 
-        def shift(first: int, second: int) -> Floats:
-            found = np.ones(len(self.count))
+        def shifted(amounts: Floats, first: int, second: int) -> Floats:
             for each, times in zip(apart, (first, second), strict=False):
                 for _ in range(times):
-                    found = found * each
-            return found
+                    amounts = amounts * each
+            return amounts
 
         moved = {}
         for p, q in powers:
-            total = self.count * shift(p, q)
+            total = shifted(self.count, p, q)
             for (i, j), own in self.sums.items():
                 if i <= p and j <= q:
-                    total = total + comb(p, i) * comb(q, j) * own * shift(p - i, q - j)
+                    total = total + comb(p, i) * comb(q, j) * shifted(own, p - i, q - j)
             moved[p, q] = total
         return moved
 
