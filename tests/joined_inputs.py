@@ -101,12 +101,17 @@ class Inputs:
             ]
         )
 
-    def register(self, spark: SparkSession) -> None:
-        """Lets Spark's own queries see what was fed so far."""
+    def register(self, spark: SparkSession, *, is_timed: bool = False) -> None:
+        """Lets Spark's own queries see what was fed so far.
+
+        Args:
+            spark: the session.
+            is_timed: whether tuples without event time are left out.
+        """
         for name, tuples in self.tuples.items():
-            # a tuple without an event time is in no join, not even in one with static tables alone
-            timed = spark.createDataFrame(pa.concat_tables(tuples)).where("ts IS NOT NULL")
-            timed.createOrReplaceTempView(name)
+            frame = spark.createDataFrame(pa.concat_tables(tuples))
+            frame = frame.where("ts IS NOT NULL") if is_timed else frame
+            frame.createOrReplaceTempView(name)
         for name in TABLES:
             spark.read.parquet(str(self.folder / name)).createOrReplaceTempView(name)
 

@@ -150,10 +150,11 @@ def _stream(view: View) -> str:
 
 
 def _register(spark: SparkSession, inputs: Inputs, before: dict[str, int], view: View) -> None:
-    """Lets Spark's own queries see the tuples: in a join with a static table alone one without an event time is none."""
+    """Lets Spark's own queries see the tuples: behind a table and before a stream one without an event time is in no row."""
     for name in STREAMS:
         frame = spark.createDataFrame(pa.concat_tables(inputs.tuples[name][before.get(name, 0) :]))
-        timed = frame.where("ts IS NOT NULL") if view.kind == "join" and view.shape != "a stream" else frame
+        is_timed = view.kind == "join" and view.shape == "a stream behind a table"
+        timed = frame.where("ts IS NOT NULL") if is_timed else frame
         timed.createOrReplaceTempView(name)
     for name in TABLES:
         spark.read.parquet(str(inputs.folder / name)).createOrReplaceTempView(name)

@@ -55,9 +55,7 @@ class _Lane:
 
     def told(self) -> list[tuple[str, Any, Any]]:
         """The events: kind, attempt and kept rows."""
-        return [
-            (event["kind"], event.get("attempt"), event.get("kept_rows")) for event in self.events.recent()
-        ]
+        return [(event["kind"], event.get("attempt"), event.get("kept_rows")) for event in self.events.recent]
 
     @staticmethod
     def _definitions(operator: int) -> Mapping[str, BoundWindow]:
