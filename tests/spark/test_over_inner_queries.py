@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import InputError, SqlError
+from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.spark.engine import Engine
+from penstock.spark.lanes.composed import inputs
+from penstock.spark.lanes.composed.inputs import Frame
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.trigger import Trigger
 
@@ -137,6 +140,89 @@ def test_rows_are_sparks_also_after_a_restart(spark: SparkSession, engine: Engin
         .add_views(views)
     )
     same(spark, again, tmp_path, views)
+
+
+def test_many_rows_are_divided_or_read_as_they_are_published(
+    spark: SparkSession, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "_ONE_TASK_ROWS", 8)
+    views = {
+        **{name: BY_WINDOW[name] for name in ("windows", "most", "of_stream")},
+        "joined": f"SELECT a.id, p.n FROM ({JOINED}) a JOIN ({PER_CITY}) p ON a.city = p.city",
+    }
+    read = list[Frame | None]()
+    as_published = inputs.RowsOf._as_published
+
+    def noted(*given: Any) -> Frame | None:
+        read.append(as_published(*given))
+        return read[-1]
+
+    monkeypatch.setattr(inputs.RowsOf, "_as_published", noted)
+    engine.add_views(views)
+    same(spark, engine, tmp_path, views)
+    assert None in read, "few rows are read by Python"
+    assert any(each is not None and each.size for each in read), "Spark read published files"
+
+
+#: views that others read by their names
+NAMED = {
+    "counts": COUNTS,
+    "sums": SUMS,
+    "per_city": PER_CITY,
+    "pairs": JOINED,
+    "doubled": "SELECT id, city FROM t UNION ALL SELECT id, city FROM t WHERE qty > 2",
+    "best": BY_WINDOW["windows"],
+    "merged": WHOLE["running"],
+    "hourly": "SELECT /*+ REFRESH('1 second') */ city, sum(qty) OVER (PARTITION BY city) AS s FROM t WHERE id < 70",
+}
+OVER_NAMED = {
+    "of_windows": "SELECT a.city, a.n, b.s FROM counts a LEFT JOIN sums b ON a.city = b.city AND a.w = b.w",
+    "of_both": f"SELECT a.city, a.n, b.s FROM counts a JOIN ({SUMS}) b ON a.city = b.city AND a.w = b.w WHERE a.n > 1",
+    "of_running": "SELECT c.city, c.n, p.n AS all FROM counts c JOIN per_city p ON c.city = p.city",
+    "of_pairs": "SELECT j.id, p.m FROM pairs j JOIN per_city p ON j.city = p.city AND j.qty = p.m",
+    "united": "SELECT city, n FROM counts UNION ALL SELECT city, m FROM per_city",
+    "with_static": "SELECT d.id, s.people FROM doubled d LEFT JOIN s ON d.city = s.city",
+    "some": "SELECT city, s FROM best WHERE n > 2",
+    "per_best": "SELECT city, max(s) AS most, count(*) AS n FROM best GROUP BY city",
+    "per_merged": "SELECT count(*) AS n FROM merged",
+    "of_all": "SELECT b.city, p.n, h.s FROM best b JOIN per_city p ON b.city = p.city LEFT JOIN hourly h ON h.city = b.city AND h.s > b.s",
+    "above": "SELECT city, most - n AS d FROM per_best WHERE n > 0",
+}
+
+
+def test_views_are_read_by_their_names(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:
+    engine.add_views({**NAMED, **OVER_NAMED})
+    for name in OVER_NAMED:
+        found = definition(engine, name)
+        assert isinstance(found, RefreshedDefinition), name
+        assert bool(found.by_window) == (name in ("of_windows", "of_both")), name
+        assert found.views, "it is over rows"
+        assert not found.inputs, "no tuples are kept for it"
+    for numbers in (range(3), range(3, 5)):
+        # then later tuples of windows that were final, and windows of their own
+        write(tmp_path / "in", numbers)
+        spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
+        for name, text in {**NAMED, **OVER_NAMED}.items():
+            spark.sql(text).createOrReplaceTempView(name)
+        same(spark, engine, tmp_path, OVER_NAMED)
+
+
+def test_a_named_view_is_replaced_with_those_over_it_and_not_dropped_beneath_them(engine: Engine) -> None:
+    engine.add_views({**NAMED, **OVER_NAMED})
+    with pytest.raises(InputError, match=r"selects from counts\. Drop"):
+        engine.drop("counts")
+    before = definition(engine, "of_windows")
+    engine.view("counts", COUNTS.replace("FROM t", "FROM t WHERE qty > 2"))
+    after = definition(engine, "of_windows")
+    assert isinstance(before, RefreshedDefinition)
+    assert isinstance(after, RefreshedDefinition)
+    assert before.views[0].id != after.views[0].id
+
+
+def test_views_with_a_deadline_have_no_rows_to_be_read(engine: Engine) -> None:
+    engine.view("below", COUNTS.replace("SELECT", "SELECT /*+ DEADLINE('3 seconds') */"))
+    with pytest.raises(UnsupportedError, match=r"below is a .* view; a join view cannot read it yet"):
+        engine.view("above", "SELECT a.n, b.n AS m FROM below a JOIN below b ON a.w = b.w")
 
 
 def definition(engine: Engine, name: str) -> object:

@@ -215,7 +215,7 @@ MISTAKES = [
     ("SELECT yy FROM every", "yy"),
     ("SELECT k FROM flights UNION ALL SELECT k FROM weather WHERE yy > 1", "yy"),
     (
-        "SELECT e.k FROM every e JOIN airports a ON a.k = e.k",
+        "SELECT e.k FROM every e JOIN flights f ON f.k = e.k",
         "every is a UNION ALL; a join view cannot read it yet",
     ),
     (

@@ -16,7 +16,7 @@ from penstock.spark.publication.kinds import results_of
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.results.bound_views import store_views
 from penstock.spark.results.published_rows import all_rows, newest_rows_of
-from penstock.spark.results.revisions import parts_of, standing_rows
+from penstock.spark.results.revisions import OPERATOR, newest_rows, parts_of, standing_rows
 from penstock.spark.results.window_schemas import require_readable, result_schema
 from penstock.spark.storage.bindings import Beginning, RegisteredWindow, WindowDefinition
 from penstock.spark.storage.layout import Layout
@@ -82,6 +82,48 @@ def test_of_a_view_that_came_back_final_rows_of_before_count_until_it_is_whole(t
             n = standing.column("n").to_pylist()
             assert [part.until for part in parts] == ([None, 20] if batch == 2 else [None, None])
             assert sorted(n) == ([1.0, 2.0, 30.0, 40.0, 51.0] if batch == 2 else [1.0, 2.0, 3.0, 40.0, 51.0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_newest_revision_of_each_row_counts_in_the_order_of_the_table(seed: int) -> None:
+    """Windows that were told once, windows that were told again, and withdrawals, among rows of two operators."""
+    rng = np.random.default_rng(seed)
+    told = {
+        (int(end), int(revision), bool(final), int(operator))
+        for end, revision, final, operator in zip(
+            rng.integers(1, 9, 12) * 10,
+            rng.integers(0, 2, 12),
+            rng.integers(0, 2, 12),
+            rng.integers(0, 2, 12),
+            strict=True,
+        )
+    }
+    rows = [
+        {
+            "n": float(rng.integers(100)),
+            "revision": revision,
+            "is_final": final,
+            "op": str(rng.choice(["upsert", "upsert", "delete"])),
+            "_row": {"start": end - 10, "end": end, "k0": key},
+            OPERATOR: operator,
+        }
+        for end, revision, final, operator in told
+        for key in range(3)
+        if rng.random() < 0.8
+    ]
+    newest: dict[tuple[object, ...], tuple[bool, int, int, int]] = {}
+    for place, row in enumerate(rows):
+        order = row["is_final"], row[OPERATOR], row["revision"], place
+        of = tuple(row["_row"].values())
+        newest[of] = max(newest.get(of, order), order)
+    key = pa.field("_row", pa.struct([("start", MOMENT), ("end", MOMENT), ("k0", pa.int64())]))
+    schema = result_schema(VIEW)
+    schema = schema.set(schema.get_field_index("_row"), key).append(pa.field(OPERATOR, pa.int64()))
+    found = newest_rows(pa.Table.from_pylist(rows, schema)).select(["n", "op", "_row"])
+    places = sorted(place for *_, place in newest.values())
+    assert found.equals(
+        pa.Table.from_pylist([rows[place] for place in places], schema).select(found.column_names)
+    )
 
 
 def _rows(told: Sequence[tuple[int, int, bool, float]]) -> pa.Table:

@@ -187,13 +187,16 @@ class RunLanes:
         refreshed = self._own[REFRESHED.name]
         assert isinstance(refreshed, RefreshedViews)
         read: dict[str, RowSource | RunningSource] = {}
-        plans = []
+        plans: dict[str, LanePlan] = {}
+        # one that another one reads is declared before it
         for registered in refreshed.over_rows():
             beneath = [self._source(each.place, each.view) for each in registered.definition.views]
-            sources = [each for each in beneath if each is not None and each.lane in needed]
+            sources = [
+                each for each in beneath if each is not None and (each.lane in needed or each.lane in plans)
+            ]
             if len(sources) == len(beneath):
                 read |= {each.name: each for each in sources}
-                plans.append(refreshed.lane_over(registered, sources))
+                plans[registered.lane] = refreshed.lane_over(registered, sources)
         lanes = {
             each.lane
             for name, each in (*self._read.items(), *read.items())
@@ -202,7 +205,7 @@ class RunLanes:
         self._read = read
         for lane in lanes:
             self._read_rows(lane)
-        yield from plans
+        yield from plans.values()
 
     def add(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""

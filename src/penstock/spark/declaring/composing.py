@@ -14,14 +14,14 @@ from pyspark.sql.types import StructType
 from penstock.errors import InputError
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
-from penstock.spark.analysis.schemas import arrow_schema
+from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.declaring.beneath import columns_beneath
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.lanes.refreshed.defining import check_columns, frame_of, session_beside
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length
-from penstock.spark.storage.refreshed import OutputColumn, ReadView, RefreshedDefinition
+from penstock.spark.storage.refreshed import REFRESHED, OutputColumn, ReadView, RefreshedDefinition
 from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.refreshed.composing import apart
@@ -153,6 +153,9 @@ def _read(
     """A view whose rows are read, what they say of windows, and their columns; None: a view of its kind has no rows to be read."""
     known = declared.views[view]
     definition = known.definition
+    if isinstance(definition, RefreshedDefinition):
+        own = ReadView(called, view, REFRESHED.name, definition.id, definition.streams)
+        return own, Leaf(), spark_schema(definition.schema)
     if known.derived is not None or not isinstance(
         definition, UnionDefinition | JoinDefinition | WindowDefinition
     ):

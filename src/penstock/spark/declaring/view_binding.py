@@ -50,6 +50,7 @@ from penstock.spark.storage.bindings import (
 )
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length, check_name
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.shared_maps import SharedMap
 from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.conditions.bind import BoundSelections, SelectionBinder
@@ -232,7 +233,14 @@ class ViewBinding:
         _, clause = sources_of(query)[0]
         start = clause.script.find(text)
         place = (clause.script, start) if start >= 0 else (text, 0)
-        composed = recomposed(*place, text, self._aggregates, refused)
+        # of others lanes know better what is wrong with a query that has one view in FROM
+        is_of_several = isinstance(query, JoinQuery | UnionQuery)
+        views = {
+            name
+            for name, known in staged.spelled.items()
+            if is_of_several or isinstance(staged.views[known].definition, RefreshedDefinition)
+        }
+        composed = recomposed(*place, text, self._aggregates, refused, views)
         if composed is None:
             raise refused
         inner: dict[str, tuple[Query, str]] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
 from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.sessions.file_systems import hadoop_path
@@ -20,6 +22,16 @@ _EXACTLY = {
     "recursiveFileLookup": "true",
     "parquet.page.verify-checksum.enabled": "true",
 }
+_DAY = 86_400_000_000
+
+
+def moment(time: int, kind: DataType) -> Column:
+    """A time in microseconds, as a constant of one of the timestamp types."""
+    if not isinstance(kind, TimestampNTZType):
+        return F.timestamp_micros(F.lit(time))
+    days, rest = divmod(time, _DAY)
+    length = F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), F.lit(Decimal(rest) / 1_000_000))
+    return F.lit("1970-01-01").cast("timestamp_ntz") + length
 
 
 def published_frame(spark: SparkSession, schema: StructType, paths: Iterable[str | StorePath]) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,24 @@ from penstock.spark.storage.store_paths import StorePath
 #: [from, to) in microseconds, ascending, none touching another
 Spans = Sequence[tuple[int, int]]
 _KEPT_FILES = 10_000
-#: the least and the largest time of a row group that has none
-_NO_TIMES = (AFTER_ALL, BEFORE_ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A part of a published file.
+
+    Attributes:
+        least, largest: of the times of its rows, microseconds; where it has none, the later and the earlier than all.
+        rows: how many.
+    """
+
+    least: int
+    largest: int
+    rows: int
+
+    def overlaps(self, spans: Spans) -> bool:
+        """Whether it may have rows of some stretches."""
+        return any(first <= self.largest and self.least < last for first, last in spans)
 
 
 def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -90,8 +107,8 @@ class PublishedRows:
     """
 
     def __init__(self) -> None:
-        #: file and column of times -> the least and the largest one of each row group
-        self._bounds: OrderedDict[tuple[StorePath, str], list[tuple[int, int]]] = OrderedDict()
+        #: by file and column of times
+        self._groups: OrderedDict[tuple[StorePath, str], list[RowGroup]] = OrderedDict()
 
     def read(self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans) -> pa.Table:
         """The rows whose times lie in some stretches, in the order of the files.
@@ -107,12 +124,15 @@ class PublishedRows:
         """
         return pa.Table.from_batches(self._batches(files, schema, column, spans), schema)
 
+    def most(self, path: StorePath, column: str, spans: Spans) -> int:
+        """How many rows are read of a published file at the most, see `read`."""
+        return sum(group.rows for group in self._of(path, column) if group.overlaps(spans))
+
     def _batches(
         self, files: Sequence[StorePath], schema: pa.Schema, column: str, spans: Spans
     ) -> Iterator[pa.RecordBatch]:
         for path in files if spans else ():
-            bounds = self._of(path, column)
-            groups = [number for number, each in enumerate(bounds) if _overlap(each, spans)]
+            groups = [number for number, each in enumerate(self._of(path, column)) if each.overlaps(spans)]
             if not groups:
                 continue
             for batch in rows_of(path, schema, groups):
@@ -120,31 +140,28 @@ class PublishedRows:
                 inside = _inside(moments(own, column), spans)
                 yield own if inside.all() else own.filter(pa.array(inside))
 
-    def _of(self, path: StorePath, column: str) -> list[tuple[int, int]]:
+    def _of(self, path: StorePath, column: str) -> list[RowGroup]:
         place = path, column
-        if place not in self._bounds:
-            self._bounds[place] = _bounds(metadata_of(path), column)
-            if len(self._bounds) > _KEPT_FILES:
-                self._bounds.popitem(last=False)
-        self._bounds.move_to_end(place)
-        return self._bounds[place]
+        if place not in self._groups:
+            self._groups[place] = _groups(metadata_of(path), column)
+            if len(self._groups) > _KEPT_FILES:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(place)
+        return self._groups[place]
 
 
-def _bounds(metadata: pq.FileMetaData, column: str) -> list[tuple[int, int]]:
+def _groups(metadata: pq.FileMetaData, column: str) -> list[RowGroup]:
     found = []
     place = next(
         number for number in range(metadata.num_columns) if metadata.schema.column(number).path == column
     )
-    for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(place).statistics
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = group.column(place).statistics
         is_empty = statistics is None or not statistics.has_min_max
-        found.append(_NO_TIMES if is_empty else (statistics.min_raw, statistics.max_raw))
+        least, largest = (AFTER_ALL, BEFORE_ALL) if is_empty else (statistics.min_raw, statistics.max_raw)
+        found.append(RowGroup(least, largest, group.num_rows))
     return found
-
-
-def _overlap(bounds: tuple[int, int], spans: Spans) -> bool:
-    least, largest = bounds
-    return any(first <= largest and least < last for first, last in spans)
 
 
 def _inside(moments: npt.NDArray[np.int64], spans: Spans) -> npt.NDArray[np.bool_]:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import reduce
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType
 
 from penstock.operators.windows.flattening import flattened
 from penstock.spark.publication.kinds import results_of, view_kind
 from penstock.spark.publication.manifests import PublishedBatches, located, read_published
+from penstock.spark.results.frames import moment
 from penstock.spark.results.published_rows import moments
 from penstock.spark.results.window_schemas import (
     FINAL,
@@ -40,7 +41,7 @@ from penstock.spark.storage.store_paths import StorePath
 #: where rows of several operators are: which one a row is of
 OPERATOR = "__penstock_operator"
 _NUMBER = "__penstock_number"
-_DAY = 86_400_000_000
+_END = "__penstock_end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +137,40 @@ def newest_rows(table: pa.Table) -> pa.Table:
     """
     marks = marks_in(table.column_names)
     flat = pa.Table.from_struct_array(table.column(ROW).combine_chunks())
+    order = [name for name in _newest_last(marks, flat.column_names) if name in table.column_names]
+    numbered = table.select(order).append_column(_NUMBER, pa.array(np.arange(table.num_rows)))
+    revised = _revised(numbered, flat, order)
+    flat, numbered = flat.filter(revised), numbered.filter(revised)
     # a window among the keys of a ranking is taken apart
     comparable = flattened(flat) if any(pa.types.is_nested(kind) for kind in flat.schema.types) else flat
     keys = [f"_key{number}" for number in range(comparable.num_columns)]
-    places = pa.array(range(table.num_rows), pa.int64())
-    numbered = comparable.rename_columns(keys)
-    order = [name for name in _newest_last(marks, flat.column_names) if name in table.column_names]
-    for name in order:
-        numbered = numbered.append_column(name, table.column(name))
-    ordered = numbered.append_column(_NUMBER, places).sort_by([(name, "ascending") for name in order])
+    for key, values in zip(keys, comparable.columns, strict=True):
+        numbered = numbered.append_column(key, values)
+    ordered = numbered.sort_by([(name, "ascending") for name in order])
     last = ordered.group_by(keys, use_threads=False).aggregate([(_NUMBER, "last")])
-    return table.take(last.column(f"{_NUMBER}_last").combine_chunks().sort())
+    newest = ~revised.to_numpy(zero_copy_only=False)
+    newest[last.column(f"{_NUMBER}_last").to_numpy()] = True
+    return table if newest.all() else table.filter(pa.array(newest))
+
+
+def _revised(rows: pa.Table, flat: pa.Table, order: Sequence[str]) -> pa.BooleanArray:
+    """Whether a row's window was told more than once; where it was not, each of its rows is the newest.
+
+    Args:
+        rows: their columns of the order.
+        flat: the parts of ROW.
+        order: the columns by which revisions are older or newer.
+    """
+    if "end" not in flat.column_names:
+        return pa.repeat(True, rows.num_rows)
+    ends = flat.column("end").combine_chunks()
+    told = (
+        rows.append_column(_END, ends)
+        .group_by(_END)
+        .aggregate([(name, each) for name in order for each in ("min", "max")])
+    )
+    again = (pc.not_equal(told.column(f"{name}_min"), told.column(f"{name}_max")) for name in order)
+    return pc.is_in(ends, told.column(_END).filter(reduce(pc.or_, again)))
 
 
 def standing_rows(table: pa.Table) -> pa.Table:
@@ -183,9 +207,4 @@ def _newest_last(marks: MarkNames, row: Sequence[str]) -> list[str]:
 
 def _ends_by(readable: ReadableView, until: int) -> Column:
     """Whether a row's window ends by a time in microseconds."""
-    moment = F.timestamp_micros(F.lit(until))
-    if isinstance(readable.row["end"].dataType, TimestampNTZType):
-        days, rest = divmod(until, _DAY)
-        length = F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), F.lit(Decimal(rest) / 1_000_000))
-        moment = F.lit("1970-01-01").cast("timestamp_ntz") + length
-    return F.col(f"{ROW}.end") <= moment
+    return F.col(f"{ROW}.end") <= moment(until, readable.row["end"].dataType)

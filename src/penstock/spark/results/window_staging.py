@@ -360,13 +360,20 @@ class _Writers:
         self._begun.append(writing)
 
 
-def written(kind: str, table: pa.Table) -> WrittenFile:
-    """A table as a Parquet file of a kind that is not stored yet."""
-    return WrittenFile(kind, _encoded(table, table.nbytes), table.num_rows)
+def written(kind: str, table: pa.Table, *, is_brief: bool = False) -> WrittenFile:
+    """A table as a Parquet file of a kind that is not stored yet.
+
+    Args:
+        kind: the kind.
+        table: the rows.
+        is_brief: it is read once, so it is written fast.
+    """
+    size = min(table.nbytes, _WORTH_MORE - 1) if is_brief else table.nbytes
+    return WrittenFile(kind, _encoded(table, size), table.num_rows)
 
 
 def _encoded(table: pa.Table, size: int) -> memoryview:
-    """The Parquet file of a table with about so many bytes."""
+    """The Parquet file of a table, compressed as is worth it for so many bytes."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,22 +27,27 @@ _BEFORE_ROWS = (TokenType.FROM, TokenType.JOIN, TokenType.COMMA)
 
 
 def composed_query(
-    script: str, tokens: Sequence[Token], parse: Parse, refused: UnsupportedError
+    script: str,
+    tokens: Sequence[Token],
+    parse: Parse,
+    refused: UnsupportedError,
+    views: Container[str] = (),
 ) -> RefreshedQuery | None:
-    """A query as one over the rows of its inner queries that lanes answer; None where it has none, or Spark is not to compute the rest.
+    """A query over the rows of its inner queries that lanes answer, and of views; None where it has none, or Spark is not to compute the rest.
 
     Args:
         script: the text the tokens come from.
         tokens: those of the query, without WITH.
         parse: reads an inner query.
         refused: why lanes do not answer the query as a whole.
+        views: the names of views, in upper case.
 
     Raises:
         SqlError: a mistake in an inner query.
     """
     finder = _Finder(script, parse)
     rest = finder.replaced(tokens)
-    if not finder.found or any(token.token_type is TokenType.HINT for token in rest):
+    if any(token.token_type is TokenType.HINT for token in rest):
         return None
     text = written(script, rest)
     try:
@@ -58,6 +63,8 @@ def composed_query(
         if name.upper() not in inner:
             start, end = text.span(clause.start, clause.start + len(clause.text))
             sources.append((name, Clause(script[start:end], script, start)))
+    if not inner and all(name.upper() not in views for name, _ in sources):
+        return None
     start, end = tokens[0].start, tokens[-1].end + 1
     whole = Clause(script[start:end], script, start)
     names = names_of(tree, tokenize(text.text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -122,9 +122,14 @@ def _parsed(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -
 
 
 def recomposed(
-    script: str, start: int, text: str, aggregates: Collection[str], refused: UnsupportedError
+    script: str,
+    start: int,
+    text: str,
+    aggregates: Collection[str],
+    refused: UnsupportedError,
+    views: Container[str],
 ) -> RefreshedQuery | None:
-    """A query that was parsed and then refused, over the rows of its inner queries; None where it has none that lanes answer.
+    """A query that was parsed and then refused, over the rows of its inner queries that lanes answer, and of views; None where it has none.
 
     Args:
         script: the text in which mistakes are shown.
@@ -132,6 +137,7 @@ def recomposed(
         text: the query.
         aggregates: names of the user's aggregates.
         refused: why lanes do not answer it.
+        views: the names of views, in upper case.
     """
     tokens = tokenize(text, start, script)
     for token in tokens:
@@ -142,7 +148,7 @@ def recomposed(
     if is_refreshed(tokens):
         return None
     inlined = with_inlined(script, tokens, lambda _: None)
-    return composed_query(script, inlined, partial(_parsed, script, aggregates=aggregates), refused)
+    return composed_query(script, inlined, partial(_parsed, script, aggregates=aggregates), refused, views)
 
 
 def _over_groups(

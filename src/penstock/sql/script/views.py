@@ -137,6 +137,8 @@ def _flat_source(source: JoinSource, views: Mapping[str, Query]) -> JoinSource:
     if isinstance(below, SelectQuery):
         return replace(source, inner=None, below=below)
     kind = {JoinQuery: "join view", UnionQuery: "UNION ALL"}.get(type(below), "window view")
+    if isinstance(below, WindowQuery) and below.is_running:
+        kind = "running view"
     name = source.source if source.inner is None else source.inner.source
     message = f"{name} is a {kind}; a join view cannot read it yet. {ALLOWED_JOIN}"
     raise source.clause.error(UnsupportedError, message)
@@ -157,7 +159,7 @@ def _flat_branch(branch: SelectQuery | UnionQuery, views: Mapping[str, Query]) -
 
 def _not_refreshed(inner: Query, name: str, clause: Clause) -> FlatQuery:
     if isinstance(inner, RefreshedQuery):
-        message = f"{name} is a refreshed view, which only another one can read. Add /*+ REFRESH('1 minute') */ behind SELECT."
+        message = f"{name} is a view that Spark answers; beside a stream only a refreshed view can read it. Add /*+ REFRESH('1 minute') */ behind SELECT."
         raise clause.error(UnsupportedError, message)
     return inner
 

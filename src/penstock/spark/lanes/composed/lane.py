@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import StreamFailedError
 from penstock.operators.windows.answers import Progress
 from penstock.plan.times import BEFORE_ALL
-from penstock.spark.analysis.catalyst import empty_frame
 from penstock.spark.lanes.composed.inputs import RowsOf, WantedWindows, ahead
 from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut, Reach
@@ -34,7 +33,6 @@ from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.retention import FOREVER
 from penstock.spark.publication.staged import BatchFiles
-from penstock.spark.results.frames import published_frame
 from penstock.spark.results.joined_rows import marks_of
 from penstock.spark.results.published_rows import PublishedRows
 from penstock.spark.results.window_rows import MadeResults
@@ -49,8 +47,6 @@ from penstock.sql.refreshed.windowed import WINDOW_END
 
 #: of a cut's figures: how far each view beneath had come
 _PROGRESS = "beneath"
-#: fewer rows are computed by one task: dividing them takes longer
-_ONE_TASK_ROWS = 200_000
 _WINDOW_FIELD = pa.field(WINDOW_END, pa.int64())
 
 
@@ -183,8 +179,8 @@ class ComposedLane(CutLane):
                 for entry in entries[name]
                 for file in entry.files.get(ROWS_FILES, ())
             )
-            touched |= own.touched(paths, windows)
-        return WantedWindows(windows, ahead(before, until), {end for end in touched if end <= before})
+            touched |= own.touched(paths, windows, before)
+        return WantedWindows(windows, ahead(before, until), touched)
 
     def _answered(self, cut: Cut, wanted: WantedWindows | None, scratch: StorePath) -> pa.Table:
         """What Spark answers over the rows beneath."""
@@ -196,31 +192,25 @@ class ComposedLane(CutLane):
             self._session = session_beside(self.context.spark)
         session, frames = self._session, dict[str, DataFrame]()
         for each in self._beneath.values():
-            rows = each.rows(wanted)
-            columns = each.columns
-            if rows is None or columns is None:
+            found = each.frame(session, wanted, scratch)
+            if found is None:
                 # nothing has been told of it yet
                 return self._own.empty_table()
-            if not rows.num_rows:
-                frames[each.read.name] = empty_frame(session, columns)
-                continue
-            self._read_bytes += rows.nbytes
-            path = written("", rows).left(scratch).path
-            frame = published_frame(session, columns, [path])
-            frames[each.read.name] = frame.coalesce(1) if rows.num_rows < _ONE_TASK_ROWS else frame
+            frames[each.read.name] = found.frame
+            self._read_bytes += found.size
         frames |= self._tables.frames(session, cut.orders[TABLES])
         text = definition.rest if wanted is None else definition.by_window
-        found = frame_of(session, text, frames, ()).limit(most + 1).toArrow()
-        if found.num_rows > most:
+        answer = frame_of(session, text, frames, ()).limit(most + 1).toArrow()
+        if answer.num_rows > most:
             raise StreamFailedError(
                 f"view {definition.name} has more than {most:,} rows in one answer, so it is not answered. Aggregate or filter more, or "
                 "raise the setting refreshed_rows."
             )
-        found = found.rename_columns(self._own.names)
+        answer = answer.rename_columns(self._own.names)
         if wanted is None:
-            return found.cast(self._own)
-        ends = pc.cast(found.column(WINDOW_END).cast(pa.timestamp("us")), pa.int64())
-        return found.drop_columns([WINDOW_END]).cast(definition.schema).append_column(_WINDOW_FIELD, ends)
+            return answer.cast(self._own)
+        ends = pc.cast(answer.column(WINDOW_END).cast(pa.timestamp("us")), pa.int64())
+        return answer.drop_columns([WINDOW_END]).cast(definition.schema).append_column(_WINDOW_FIELD, ends)
 
     def _told_windows(self, wanted: WantedWindows) -> pa.Table:
         """The rows of some windows that stand, with their names."""

@@ -27,6 +27,7 @@ from penstock.spark.results.window_schemas import ROW, ReadableView, readable_de
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.lane_views import RegisteredView, lane_name
 from penstock.spark.storage.layout import Layout
+from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.spark.storage.store_paths import StorePath
 from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.windows.query import Beneath
@@ -179,10 +180,12 @@ class WindowSource:
 
 @dataclass(frozen=True, slots=True)
 class LaneSource:
-    """A join view or a UNION ALL, which has a lane of its own; see `RowSource`."""
+    """A join view, a UNION ALL or a view that Spark answers, which has a lane of its own; see `RowSource`."""
 
     layout: Layout
-    answered: RegisteredView[JoinDefinition] | RegisteredView[UnionDefinition]
+    answered: (
+        RegisteredView[JoinDefinition] | RegisteredView[UnionDefinition] | RegisteredView[RefreshedDefinition]
+    )
 
     @property
     def name(self) -> str:
@@ -215,12 +218,13 @@ class LaneSource:
     def schema(self) -> pa.Schema:
         """The columns of its rows."""
         definition = self.answered.definition
-        return definition.schema if isinstance(definition, UnionDefinition) else row_schema(definition.plan)
+        return row_schema(definition.plan) if isinstance(definition, JoinDefinition) else definition.schema
 
     @property
     def lanes(self) -> list[tuple[int, str]]:
-        """Number and name of each lane that has answered the view."""
-        numbers = (*self.answered.before, self.answered.number)
+        """Number and name of each lane whose rows are the view's."""
+        begins_anew = isinstance(self.answered.definition, RefreshedDefinition)
+        numbers = (*(() if begins_anew else self.answered.before), self.answered.number)
         return [(number, lane_name(self.answered.kind, number)) for number in numbers]
 
 
