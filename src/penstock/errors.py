@@ -7,7 +7,9 @@ what is allowed; where the place is in SQL text, `SqlError` underlines it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from difflib import get_close_matches
+from typing import Any, Self
 
 from penstock.redaction import masked_known, secrets_masked, without_secrets
 
@@ -67,8 +69,14 @@ class SqlError(InputError):
     def __str__(self) -> str:
         return self.render()
 
-    def __reduce__(self) -> tuple[type[SqlError], tuple[str, str, int, int]]:
-        return type(self), (self.message, self.text, self.start, self.end)
+    def __reduce__(self) -> tuple[type[SqlError], tuple[str, str, int, int], dict[str, Any]]:
+        return type(self), (self.message, self.text, self.start, self.end), vars(self)
+
+    def at(self, text: str, start: int, end: int) -> Self:
+        """Return the same mistake at another place; arguments as of `SqlError`."""
+        moved = copy(self)
+        SqlError.__init__(moved, self.message, text, start, end)
+        return moved
 
     def render(self) -> str:
         """The message with the offending line of SQL underlined."""
@@ -112,13 +120,19 @@ class MistakesError(SqlError):
         return type(self), (self.mistakes, self.is_whole)
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """Return how a message of an unknown name goes on: '; did you mean weight?' where a known one is near, otherwise '.'."""
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that an unknown one is near, if there is one."""
     spelled = {each.upper(): each for each in known}
     near = get_close_matches(name.upper(), spelled, 1, cutoff=0.7)
     # of short names, letters that changed places are not near enough
     near = near or [each for each in spelled if sorted(each) == sorted(name.upper())]
-    return f"; did you mean {spelled[near[0]]}?" if near else "."
+    return spelled[near[0]] if near else None
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return how a message of an unknown name goes on: '; did you mean weight?' where a known one is near, otherwise '.'."""
+    near = nearest(name, known)
+    return "." if near is None else f"; did you mean {near}?"
 
 
 def masked(told: str, error: BaseException | None) -> str:
@@ -141,7 +155,61 @@ def masked(told: str, error: BaseException | None) -> str:
 
 
 class UnknownNameError(SqlError):
-    """A table, view, column or function that does not exist."""
+    """A table, view, column or function that does not exist.
+
+    Args:
+        message, text, start, end: see `SqlError`.
+        name: the unknown one; empty where the message is about something else, such as a name with two meanings.
+        near: the known one that is asked about, if one is near.
+        known: those that exist there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        text: str = "",
+        start: int = 0,
+        end: int = 0,
+        name: str = "",
+        near: str | None = None,
+        known: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.near = near
+        self.known = tuple(known)
+        super().__init__(message, text, start, end)
+
+    @classmethod
+    def among(
+        cls,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        listed: str = "",
+        *,
+        owner: str = "",
+        most: int | None = None,
+        rest: str = "",
+    ) -> Self:
+        """Return the refusal of a name, at no place yet: see `at`.
+
+        Args:
+            what: what has such a name, as the message begins: `Column`.
+            name: the unknown one.
+            known: those that exist; the message asks whether one that is near is meant.
+            listed: what introduces the list of them, such as `Existing columns`; empty: the message lists none.
+            owner: what has none of that name, if that is to be said: `x has no column y` instead of `Column y does not exist`.
+            most: how many are listed; None: all.
+            rest: how the message ends.
+        """
+        names = tuple(known)
+        near = nearest(name, names)
+        shown = ", ".join(names[:most]) or "none"
+        more = "" if most is None or len(names) <= most else f" and {len(names) - most} more"
+        begin = f"{owner} has no {what} {name}" if owner else f"{what} {name} does not exist"
+        begin += "." if near is None else f"; did you mean {near}?"
+        end = ". ".join(filter(None, (listed and f"{listed}: {shown}{more}", rest)))
+        return cls(f"{begin} {end}".strip(), name=name, near=near, known=names)
 
 
 class UngroupedError(SqlError):
@@ -165,9 +233,6 @@ class UngroupedError(SqlError):
         self.column = column
         self.source = source
         super().__init__(message, text, start, end)
-
-    def __reduce__(self) -> tuple[type[UngroupedError], tuple[str, str, int, int, str, str]]:  # type: ignore[override]
-        return type(self), (self.message, self.text, self.start, self.end, self.column, self.source)
 
 
 class TypeMismatchError(SqlError):

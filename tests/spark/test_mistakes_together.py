@@ -157,3 +157,38 @@ def test_all_misspelt_names_of_a_statement_are_reported(spark: SparkSession, tmp
         Engine(spark).execute(SEVERAL.format(path=tmp_path / "in").replace("«", "").replace("»", ""))
     found = [each.text[each.start : each.end] for each in raised.value.mistakes if isinstance(each, SqlError)]
     assert found == re.findall("«(.*?)»", SEVERAL.replace("«id»", "id")), str(raised.value)
+
+
+TABLES = """CREATE TABLE orders (id INT, city STRING, at TIMESTAMP) USING csv OPTIONS (path '{path}', event_time 'at');
+CREATE TABLE logins (id INT, who STRUCT<name: STRING, `odd age`: INT>, at TIMESTAMP) USING json OPTIONS (path '{path}', event_time 'at');
+CREATE TABLE two (id INT, who STRUCT<name: STRING, `odd age`: INT>) USING json OPTIONS (path '{path}');
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        # the first column of the table does not fit where the name stands
+        ("SELECT foo.name, bar + 1 AS y, id, who, `no such`, baz FROM two WHERE qux LIKE 'a%'", "foo.name bar `no such` baz qux"),
+        ("SELECT who.zzz, who.`odd agee`, who.yyy FROM two", "who.zzz who.`odd agee` who.yyy"),
+        ("SELECT uper(lowr(trm(city))) AS x FROM orders", "uper(lowr(trm(city))) lowr(trm(city)) trm(city)"),
+        ("SELECT lenght(lenght(city)) AS x, nofn(city), zork(at,id) FROM orders WHERE amont = 1", "lenght(lenght(city)) lenght(city) nofn(city) zork(at,id) amont"),
+        # both tables have the column that is meant
+        ("SELECT foo, idd, o.bar, uper(lowr(o.city)) AS x FROM orders o JOIN logins l ON o.id = l.id AND l.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR", "foo idd o.bar uper(lowr(o.city)) lowr(o.city)"),
+    ],
+    ids=["columns", "fields", "functions", "same", "join"],
+)  # fmt: skip
+def test_names_are_reported_behind_names_of_nothing(
+    spark: SparkSession, tmp_path: Path, query: str, expected: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    script = f"{TABLES.format(path=tmp_path / 'in')}CREATE VIEW v AS {query};"
+    with pytest.raises(MistakesError) as raised:
+        Engine(spark).execute(script)
+    found = [each for each in raised.value.mistakes if isinstance(each, UnknownNameError)]
+    marked = [script[each.start : each.end] for each in found]
+    words = re.findall(r"(?:`[^`]*`|\S)+", expected)
+    assert marked == words, str(raised.value)
+    assert len(found) == len(raised.value.mistakes)
+    assert all(each.name in script[each.start : each.end] for each in found)
+    assert all(each.near is None or each.near in each.known for each in found)

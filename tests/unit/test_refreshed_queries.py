@@ -78,7 +78,10 @@ def test_a_lane_view_cannot_read_a_refreshed_one() -> None:
 
     views = {"V": read(f"SELECT {HINT} k FROM a")}
     for text in ("SELECT * FROM v WHERE k > 1", "SELECT v.k FROM v JOIN b ON v.k = b.k"):
-        with pytest.raises(UnsupportedError, match="view that Spark answers; beside a stream only a refreshed view can read it"):
+        with pytest.raises(
+            UnsupportedError,
+            match="view that Spark answers; beside a stream only a refreshed view can read it",
+        ):
             flatten(parse_query(text), views)
 
 

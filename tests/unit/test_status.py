@@ -420,7 +420,9 @@ def test_records_are_shown_newest_first_as_text(layout: Layout) -> None:
     assert list(quarantined_records(layout, "orders", 1)) == found[:1]
     next(layout.quarantine("orders").iterdir()).unlink()
     assert list(quarantined_records(layout, "orders", 0)) == []
-    with pytest.raises(UnknownNameError, match=r"Stream order does not exist\. Existing streams: orders"):
+    with pytest.raises(
+        UnknownNameError, match=r"Stream order does not exist; did you mean orders\? Existing streams: orders"
+    ):
         list(quarantined_records(layout, "order", 1))
     with pytest.raises(InputError, match="is not a results folder"):
         folder_layout(layout.output.parent)

@@ -164,7 +164,7 @@ def quarantined_stream(layout: Layout, stream: str | None) -> str:
             raise UnknownNameError(f"Name a stream. {existing}")
         return streams[0]
     if stream not in (*streams, *tables):
-        raise UnknownNameError(f"Stream {stream} does not exist. {existing}")
+        raise UnknownNameError.among("Stream", stream, (*streams, *tables), rest=existing)
     return stream
 
 

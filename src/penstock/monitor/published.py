@@ -75,6 +75,6 @@ def _wanted(catalog: dict[str, Any], name: str) -> tuple[str, tuple[str, ...]]:
         return name, _OF_STREAM
     view = catalog["views"].get(name)
     if view is None:
-        known = ", ".join(sorted({*catalog["streams"], *catalog["views"]})[:20])
-        raise UnknownNameError(f"Stream or view {name} does not exist. Existing names: {known or 'none'}")
+        known = sorted({*catalog["streams"], *catalog["views"]})
+        raise UnknownNameError.among("Stream or view", name, known, "Existing names", most=20)
     return (view["stream"], ("matches",)) if "projection" in view else (name, ("results", "misses"))

@@ -158,8 +158,8 @@ def _check_name(layout: Layout, name: str) -> None:
             f"View {name} is a selection: its rows are in the files of stream {stream}, with those of other selections. Name the "
             f"stream {stream}, to delete old rows of all of them."
         )
-    known = ", ".join(sorted({*catalog["streams"], *views})[:20])
-    raise UnknownNameError(f"Stream or view {name} does not exist. Existing names: {known or 'none'}")
+    known = sorted({*catalog["streams"], *views})
+    raise UnknownNameError.among("Stream or view", name, known, "Existing names", most=20)
 
 
 def _record(layout: Layout, plans: Iterable[Plan]) -> None:

@@ -159,8 +159,10 @@ class ProtobufReader:
         return [at(each) for each in program.places], faults
 
 
-def misfit(wanted: Sequence[WantedColumn], reader: Reader, has_field: Sequence[bool]) -> str | None:
-    """What the first column is that a schema has another type for; None where all fit.
+def misfit(
+    wanted: Sequence[WantedColumn], reader: Reader, has_field: Sequence[bool]
+) -> tuple[str, str] | None:
+    """The first column that a schema has another type for, and what it is there; None where all fit.
 
     Args:
         wanted: the columns.
@@ -169,9 +171,9 @@ def misfit(wanted: Sequence[WantedColumn], reader: Reader, has_field: Sequence[b
     """
     for column, wire, is_there in zip(wanted, reader.types, has_field, strict=True):
         if wire is None and is_there:
-            return f"{column.name} is a list, a map, a record or one of several types"
+            return column.name, "is a list, a map, a record or one of several types"
         if wire is not None and not wire.fits(column.type):
-            return f"{column.name} is {wire.name}, no {spark_name(column.type)}"
+            return column.name, f"is {wire.name}, no {spark_name(column.type)}"
     return None
 
 

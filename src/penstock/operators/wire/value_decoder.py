@@ -180,7 +180,7 @@ class ValueDecoder:
         odd = misfit(self._wanted, reader, has_field)
         if odd is None:
             return reader
-        return f"{self._malformed}: {f'schema {number}: ' if self._is_framed else ''}{odd}"
+        return f"{self._malformed}: {f'schema {number}: ' if self._is_framed else ''}{' '.join(odd)}"
 
 
 def _by_schema(schemas: Places, paths: Places, rows: Places) -> Iterator[tuple[int, int, Places]]:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import SqlError, TypeMismatchError, UnknownNameError, UnsupportedError, nearest
 from penstock.plan.expressions import Aggregated, CommonType, Raised
 from penstock.plan.scalar_trees import Scalar
 from penstock.spark.analysis.catalyst import empty_frame, java_class, unlogged
@@ -395,29 +395,19 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
     start, end = _place(error, text, before)
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").strip("`").replace("`.`", ".")
-        return UnknownNameError(
-            f"Column {name} does not exist{meant(name, columns)} Existing columns: {', '.join(columns)}",
-            text,
-            start,
-            end,
-        )
+        return UnknownNameError.among("Column", name, columns, "Existing columns").at(text, start, end)
     if condition == "UNRESOLVED_ROUTINE":
         name = parameters.get("routineName", "").strip("`")
         if (instead := instead_of(name)) is not None:
             message = f"Function {name} is not Spark's. Write {instead}."
-            return UnknownNameError(message, text, start, end)
-        near = meant(name, F.__all__)
-        own = (
-            " The option --functions, or Engine.function, registers a function of your own."
-            if near == "."
-            else ""
-        )
-        return UnknownNameError(f"Function {name} does not exist{near}{own}", text, start, end)
+            return UnknownNameError(message, text, start, end, name, known=F.__all__)
+        own = "The option --functions, or Engine.function, registers a function of your own."
+        rest = own if nearest(name, F.__all__) is None else ""
+        return UnknownNameError.among("Function", name, F.__all__, rest=rest).at(text, start, end)
     if condition == "FIELD_NOT_FOUND":
         name = parameters.get("fieldName", "").strip("`")
         fields = [each.strip("` ") for each in parameters.get("fields", "").split(",")]
-        message = f"Field {name} does not exist{meant(name, fields)} Existing fields: {', '.join(fields)}"
-        return UnknownNameError(message, text, start, end)
+        return UnknownNameError.among("Field", name, fields, "Existing fields").at(text, start, end)
     message = first_sentence(str(error))
     if condition.startswith(("UNRESOLVED", "FIELD_NOT_FOUND", "AMBIGUOUS_REFERENCE")):
         return UnknownNameError(message, text, start, end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.errors import InputError, UngroupedError, UnknownNameError, meant
+from penstock.errors import InputError, UngroupedError, UnknownNameError
 from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.refreshed import RefreshedDefinition
@@ -25,11 +25,9 @@ def with_columns(declared: Declared, error: InputError) -> InputError:
     columns = _columns(declared, error.source)
     if not columns or error.column.upper() in {each.upper() for each in columns}:
         return error
-    message = (
-        f"Column {error.column} does not exist{meant(error.column, columns)} "
-        f"Existing columns of {error.source}: {', '.join(columns)}"
-    )
-    return UnknownNameError(message, error.text, error.start, error.end)
+    listed = f"Existing columns of {error.source}"
+    unknown = UnknownNameError.among("Column", error.column, columns, listed)
+    return unknown.at(error.text, error.start, error.end)
 
 
 def _columns(declared: Declared, source: str) -> Sequence[str]:

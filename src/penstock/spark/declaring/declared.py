@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.lanes.deadlines.views import DeadlineDefinition
@@ -376,18 +376,15 @@ class Declared:
         """
         found = self.spelled.get(name.upper())
         if found is None:
-            shown = sorted(self.views)
-            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            raise UnknownNameError(
-                f"View {name} does not exist{meant(name, shown)} Existing views: {', '.join(shown[:20]) or 'none'}{more}"
-            )
+            raise UnknownNameError.among("View", name, sorted(self.views), "Existing views", most=20)
         return found
 
     def unknown(self, source: str, clause: Clause) -> SqlError:
         """The refusal of a name in FROM that is no stream, table or view."""
-        existing = ", ".join([*self.streams, *self.statics, *self.views][:20]) or "none"
-        message = f"Stream, table or view {source} does not exist. Existing ones: {existing}"
-        return clause.error(UnknownNameError, message)
+        known = (*self.streams, *self.statics, *self.views)
+        return clause.at(
+            UnknownNameError.among("Stream, table or view", source, known, "Existing ones", most=20)
+        )
 
     def stream_name(self, query: SelectQuery | WindowQuery) -> str:
         """The name of a flattened query's stream as declared.
@@ -399,10 +396,9 @@ class Declared:
         found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
         if found is None:
             self._refuse_no_stream(query)
-            names = ", ".join([*self.streams, *self.views][:20]) or "none"
-            place = query.source_clause
-            message = f"Stream or view {query.source} does not exist. Existing ones: {names}"
-            raise place.error(UnknownNameError, message)
+            known = (*self.streams, *self.views)
+            error = UnknownNameError.among("Stream or view", query.source, known, "Existing ones", most=20)
+            raise query.source_clause.at(error)
         return found
 
     def _refuse_no_stream(self, query: SelectQuery | WindowQuery) -> None:

@@ -95,9 +95,8 @@ def check_expressions(queries: Sequence[SelectQuery], host: SparkExpressionHost)
                 host.types([output.expression])
             except SqlError as error:
                 start = max(0, output.clause.text.find(output.expression))
-                raise output.clause.error(
-                    type(error), error.message, start + error.start, start + max(error.end, error.start + 1)
-                ) from None
+                end = start + max(error.end, error.start + 1)
+                raise output.clause.at(error, start + error.start, end) from None
         raise
 
 

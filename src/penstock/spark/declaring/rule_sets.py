@@ -181,7 +181,7 @@ def _refuse_unknown(declared: Declared, new: Collection[str], query: Query) -> N
                 f"Table or view {source} does not exist, in the script or in a file of CREATE VIEWS. Existing ones: "
                 f"{', '.join(names[:20])}{more}"
             )
-        raise clause.error(UnknownNameError, message)
+        raise clause.at(UnknownNameError(message, name=source, known=[*known.values()]))
 
 
 def keep_last_definitions(

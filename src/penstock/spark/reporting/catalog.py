@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import DamagedError, InputError, UnknownNameError, meant
+from penstock.errors import DamagedError, InputError, UnknownNameError
 from penstock.spark.reporting.definitions import all_definitions, is_selection, number_of
 from penstock.spark.storage.bases import Bases
 from penstock.spark.storage.documents import encoded_object
@@ -78,11 +78,7 @@ def find_view(
     found = [each for each in known if each.upper() == view.upper()]
     name = min(found, key=lambda each: (each != view, "dropped" in known[each]), default=None)
     if name is None:
-        names = sorted(known)
-        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise UnknownNameError(
-            f"View {view} does not exist{meant(view, names)} Existing views: {shown or 'none'}"
-        )
+        raise UnknownNameError.among("View", view, sorted(known), "Existing views", most=20)
     entry = known[name]
     if definition is not None:
         entry = _of_number(name, entry, definition)

@@ -72,9 +72,7 @@ def matches(spark: SparkSession, layout: Layout, stream: str, all_definitions: b
 def _all_matches(spark: SparkSession, layout: Layout, catalog: Mapping[str, Any], stream: str) -> DataFrame:
     """The published matches of a stream as their files have them."""
     if stream not in catalog["streams"]:
-        raise UnknownNameError(
-            f"Stream {stream} does not exist. Existing streams: {', '.join(catalog['streams']) or 'none'}"
-        )
+        raise UnknownNameError.among("Stream", stream, catalog["streams"], "Existing streams")
     schema = stored_schema(catalog["streams"][stream])
     return read_matches(spark, schema, list(published_paths(layout, stream)))
 

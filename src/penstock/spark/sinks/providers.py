@@ -204,11 +204,9 @@ def refuse_unknown(table: CreateTable, provider: SinkProvider) -> None:
     known = by_plain_name((*COMMON, *provider.options()))
     for name in table.options:
         if plain_option(name) not in known and not name.startswith(tuple(getattr(provider, "prefixes", ()))):
-            near = meant(name, known.values())
-            raise UnknownNameError(
-                f"table {table.name}: sink {table.source} has no option {name}{near} Options: {', '.join(known.values())}",
-                *table.at(name),
-            )
+            owner = f"table {table.name}: sink {table.source}"
+            error = UnknownNameError.among("option", name, known.values(), "Options", owner=owner)
+            raise error.at(*table.at(name))
 
 
 def _package(point: EntryPoint) -> str:

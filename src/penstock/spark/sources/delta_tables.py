@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from penstock.errors import ConnectionFailedError, SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import ConnectionFailedError, SqlError, UnknownNameError, UnsupportedError
 from penstock.spark.analysis.gate import stored_schema
 from penstock.spark.sources.parquet_source import ParquetSource
 from penstock.spark.sources.patterns import absolute
@@ -156,8 +156,8 @@ def _opened(
         None,
     )
     if odd is not None:
-        message = f"table {table.name}: source delta has no option {odd}. Options: {', '.join(DELTA_OPTIONS)}"
-        raise UnknownNameError(message, *table.at(odd))
+        owner = f"table {table.name}: source delta"
+        raise UnknownNameError.among("option", odd, DELTA_OPTIONS, "Options", owner=owner).at(*table.at(odd))
     if find_spec("deltalake") is None:
         message = f"table {table.name}: source delta needs the package deltalake. Install penstock[delta]."
         raise UnsupportedError(message, *table.at("using"))
@@ -204,11 +204,9 @@ def _chosen(table: CreateTable, whole: StructType, declared: StructType) -> Stru
     names = whole.fieldNames()
     for column in declared:
         if column.name not in names:
-            raise UnknownNameError(
-                f"table {table.name}: the Delta table has no column {column.name}{meant(column.name, names)} Columns: "
-                f"{', '.join(names)}",
-                *table.at(column.name),
-            )
+            owner = f"table {table.name}: the Delta table"
+            error = UnknownNameError.among("column", column.name, names, "Columns", owner=owner)
+            raise error.at(*table.at(column.name))
         own = whole[column.name].dataType
         if own != column.dataType:
             raise SqlError(

@@ -133,9 +133,12 @@ def refuse_unknown(table: CreateTable, known: Mapping[str, str]) -> None:
     """
     for name in table.options:
         if plain_option(name) not in known:
+            # slips were refused before: an option that other sources have is not meant to be another
             raise UnknownNameError(
                 f"table {table.name}: source {table.source} has no option {name}. Options: {', '.join(known.values())}",
                 *table.at(name),
+                name=name,
+                known=tuple(known.values()),
             )
 
 

@@ -193,7 +193,7 @@ def event_times_of(
     try:
         return stored_times(spark, table.name, stored, event_time, written)
     except UnknownNameError as error:
-        raise UnknownNameError(error.message, *table.at("event_time")) from error
+        raise error.at(*table.at("event_time")) from error
     except InputError as error:
         raise SqlError(str(error), *table.at("event_time_format")) from error
 
@@ -253,8 +253,8 @@ def declared_columns(table: CreateTable) -> StructType | None:
                 text, _, end = table.at(column.name)
                 name = (own.getMessageParameters() or {}).get("typeName", "").strip('"')
                 if own.getCondition() == "UNSUPPORTED_DATATYPE" and (found := text.find(name, end)) >= 0:
-                    message = f"table {table.name}: type {name} does not exist{meant(name, _TYPES)}"
-                    raise UnknownNameError(message, text, found, found + len(name)) from own
+                    unknown = UnknownNameError.among(f"table {table.name}: type", name, _TYPES)
+                    raise unknown.at(text, found, found + len(name)) from own
                 raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
         raise SqlError(f"table {table.name}: {first_line(error)}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
@@ -191,18 +190,15 @@ def _check(
         )
         odd = misfit(wanted, reader, has_field) if number == 0 else None
         if odd is not None:
-            place = next(each.name for each in wanted if odd.startswith(f"{each.name} is "))
+            name, what = odd
             title = TITLES[stored.form]
-            raise SqlError(f"table {table.name}: {odd} in the {title} schema.", *table.at(place))
+            raise SqlError(f"table {table.name}: {name} {what} in the {title} schema.", *table.at(name))
         missing -= {each.name for each, is_there in zip(wanted, has_field, strict=True) if is_there}
         if not missing:
             return
     column = next(each for each in wanted if each.name in missing)
     names = stored.field_names(schemas[0] if schemas else None)
-    near = get_close_matches(column.name, names, 1)
     place = path_place(column.name) if len(column.path) > 1 else column.name
-    raise UnknownNameError(
-        f"table {table.name}: the schema has no field {'.'.join(column.path)}"
-        f"{f'; did you mean {near[0]}?' if near else '.'} Fields: {', '.join(names)}",
-        *table.at(place),
-    )
+    owner = f"table {table.name}: the schema"
+    error = UnknownNameError.among("field", ".".join(column.path), names, "Fields", owner=owner)
+    raise error.at(*table.at(place))

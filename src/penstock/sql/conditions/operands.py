@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.expressions import ExpressionHost, Raised
 from penstock.sql.conditions.comparisons import is_comparable
 from penstock.sql.conditions.nodes import Condition, Operand, Predicate, operands, parts, predicates
@@ -212,7 +212,7 @@ class Operands:
             start, end = start + error.start, start + error.end
         elif (found := clause.text.find(words := error.text[error.start : error.end], start, end)) >= 0:
             start, end = found, found + len(words)
-        return clause.error(type(error), error.message, start, end)
+        return clause.at(error, start, end)
 
     def _ask(self, host: ExpressionHost, expressions: list[str], constants: dict[str, None]) -> None:
         try:
@@ -243,12 +243,8 @@ class Operands:
             )
 
     def _unknown(self, clause: Clause, operand: Operand) -> UnknownNameError:
-        return clause.error(
-            UnknownNameError,
-            f"Column {operand.text} does not exist{meant(operand.text, self._names)} Existing columns: {', '.join(self._names)}",
-            operand.start,
-            operand.end,
-        )
+        error = UnknownNameError.among("Column", operand.text, self._names, "Existing columns")
+        return clause.at(error, operand.start, operand.end)
 
 
 def _literal(kind: pa.DataType, value: object) -> Literal | None:

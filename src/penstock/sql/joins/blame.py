@@ -33,8 +33,7 @@ def blamed(
     rows = hosted(inputs, tuple(columns), host)
     for expression, is_condition in _pieces(conditions, outputs):
         if not _is_fit(expression, is_condition, rows):
-            clause = expression.clause
-            return clause.error(type(error), error.message)
+            return expression.clause.at(error)
     return None
 
 

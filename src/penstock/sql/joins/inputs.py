@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.errors import UnknownNameError, UnsupportedError, meant
+from penstock.errors import UnknownNameError, UnsupportedError
 from penstock.plan.expressions import CommonType, ExpressionHost, JoinHost, SourceColumn
 from penstock.plan.joins import JoinColumn
 from penstock.sql.joins.query import JoinQuery, JoinSource
@@ -78,9 +78,9 @@ def _input(number: int, source: JoinSource, relations: Mapping[str, Relation], h
     relation = relations.get(source.relation.upper())
     if relation is None:
         known = [each.name for each in relations.values()]
-        near = meant(source.relation, known)
-        message = f"Stream or static table {source.relation} does not exist{near} Existing ones: {', '.join(known) or 'none'}"
-        raise source.clause.error(UnknownNameError, message)
+        raise source.clause.at(
+            UnknownNameError.among("Stream or static table", source.relation, known, "Existing ones")
+        )
     if relation.time is None and not relation.is_static:
         message = (
             f"Stream {relation.name} has no event time, and a join needs one. Set the table option event_time 'column'. If "

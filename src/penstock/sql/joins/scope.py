@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.errors import UnknownNameError, UnsupportedError, meant
+from penstock.errors import UnknownNameError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinWord
@@ -193,7 +193,7 @@ class Scope:
                 return [column for column in (*self._hidden, *self.visible) if column in own]
         self._refuse_tested(clause, qualifier, None, 0, len(clause.text))
         message = f"No input has the name {qualifier}. Inputs: {', '.join(self.aliases)}"
-        raise clause.error(UnknownNameError, message)
+        raise clause.at(UnknownNameError(message, name=qualifier, known=self.aliases))
 
     def expression(self, clause: Clause, named: Mapping[str, Expression] | None = None) -> Expression:
         """A piece of the query with its names resolved.
@@ -241,10 +241,11 @@ class Scope:
         if len(parts) == 1 and first.upper() in BARE_FUNCTIONS:
             return None, 1
         if owner is not None and len(parts) > 1:
-            names = ", ".join(column.name for column in self.columns[owner])
-            near = meant(parts[1][0], [column.name for column in self.columns[owner]])
-            message = f"{self.aliases[owner]} has no column {parts[1][0]}{near} Its columns: {names}"
-            raise clause.error(UnknownNameError, message, start, parts[1][2])
+            known = [column.name for column in self.columns[owner]]
+            error = UnknownNameError.among(
+                "column", parts[1][0], known, "Its columns", owner=self.aliases[owner]
+            )
+            raise clause.at(error, start, parts[1][2])
         column = parts[1][0] if len(parts) > 1 else None
         self._refuse_tested(clause, first, column, start, parts[-1][2] if column else end)
         names = "; ".join(
@@ -253,11 +254,13 @@ class Scope:
         )
         if len(parts) > 1 and not self._outputs:
             message = f"No input or column has the name {first} here. Inputs and their columns: {names}"
-            raise clause.error(UnknownNameError, message, start, end)
-        existing = f": {', '.join(self._outputs)}" if self._outputs else f" of {names}"
-        known = self._outputs or [column.name for columns in self.columns for column in columns]
-        message = f"Column {first} does not exist{meant(first, known)} Existing columns{existing}"
-        raise clause.error(UnknownNameError, message, start, end)
+            raise clause.at(UnknownNameError(message, name=first), start, end)
+        if self._outputs:
+            error = UnknownNameError.among("Column", first, self._outputs, "Existing columns")
+        else:
+            known = [column.name for columns in self.columns for column in columns]
+            error = UnknownNameError.among("Column", first, known, rest=f"Existing columns of {names}")
+        raise clause.at(error, start, end)
 
     def _refuse_tested(self, clause: Clause, name: str, column: str | None, start: int, end: int) -> None:
         """Refuses a column of the input that a SEMI or ANTI JOIN only tests.

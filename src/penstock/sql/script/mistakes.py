@@ -97,16 +97,12 @@ def read_by(query: Query) -> Iterator[str]:
 
 def placed(error: InputError, statement: CreateView | InsertInto) -> InputError:
     """Return the mistake of a statement, at the place of the statement where it has none of its own."""
-    if isinstance(error, SqlError):
-        if error.text:
-            return error
-        kind, message = type(error), error.message
-    elif type(error) is InputError:
-        kind, message = SqlError, str(error)
-    else:
+    if type(error) is InputError:
+        error = SqlError(str(error))
+    if not isinstance(error, SqlError) or error.text:
         return error
     _, clause = sources_of(statement.query)[0]
-    return kind(message, clause.script, statement.start, statement.end)
+    return error.at(clause.script, statement.start, statement.end)
 
 
 def _merged(found: Iterable[InputError]) -> list[InputError]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import StatementError, meant
+from penstock.errors import StatementError, nearest
 
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
@@ -69,5 +69,5 @@ def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementErr
 
 def _near(word: str) -> str:
     """The question whether a word is misspelt that a statement begins with; nothing of other words."""
-    near = "" if word.upper() in _WORDS else meant(word, _WORDS)
-    return f"Did{near.removeprefix('; did')}" if near.startswith(";") else ""
+    near = None if word.upper() in _WORDS else nearest(word, _WORDS)
+    return "" if near is None else f"Did you mean {near}?"

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.conditions.shapes import PLAIN
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
@@ -156,11 +156,11 @@ class _Names:
             and _OF_INPUTS.isdisjoint(option.replace("_", "") for option in each.options)
         ]
         for insert, place in self._loose_inserts:
-            message = (
-                f"Table {insert.table} does not exist{meant(insert.table, sinks)} INSERT INTO needs a table USING {_ANY_SINK}; "
-                f"existing ones: {', '.join(sinks) or 'none'}."
+            rest = (
+                f"INSERT INTO needs a table USING {_ANY_SINK}; existing ones: {', '.join(sinks) or 'none'}."
             )
-            self.mistakes.add(UnknownNameError(message, self._text, *place))
+            error = UnknownNameError.among("Table", insert.table, sinks, rest=rest)
+            self.mistakes.add(error.at(self._text, *place))
         for target, place in self.targets.items():
             if target in read:
                 message = (
@@ -196,11 +196,11 @@ class _Names:
         elif isinstance(statement, CreateViews):
             if statement.stream is not None and statement.stream.upper() not in names:
                 self.mistakes.hides_any = True
-                raise UnknownNameError(_missing(statement.stream, names), *statement.at("on"))
+                raise _missing(statement.stream, names).at(*statement.at("on"))
         else:
             for source, clause in sources_of(statement.query):
                 if source.upper() not in names and not self._has_rules:
-                    raise clause.error(UnknownNameError, _missing(source, names))
+                    raise clause.at(_missing(source, names))
             if isinstance(statement, CreateView):
                 return self._declare(parser, statement)
             self._check_target(parser, statement)
@@ -246,8 +246,9 @@ class _Names:
             raise UnsupportedError(message, self._text, *parser.name_place)
         elif not statement.if_exists:
             views = [self._names[each] for each in self._views]
-            message = f"View {statement.name} does not exist{meant(statement.name, views)} DROP VIEW takes back a view of the same script."
-            raise UnknownNameError(message, self._text, *parser.name_place)
+            rest = "DROP VIEW takes back a view of the same script."
+            error = UnknownNameError.among("View", statement.name, views, rest=rest)
+            raise error.at(self._text, *parser.name_place)
 
     def _forget(self, parser: StatementParser, view: str, remedy: str) -> None:
         """Removes a view of the script that no other statement reads."""
@@ -367,6 +368,5 @@ def _needed_by(statement: Statement) -> Iterator[str]:
         yield statement.table
 
 
-def _missing(name: str, names: Mapping[str, str]) -> str:
-    near = meant(name, names.values())
-    return f"Table or view {name} does not exist{near} Existing ones: {', '.join(names.values()) or 'none'}"
+def _missing(name: str, names: Mapping[str, str]) -> UnknownNameError:
+    return UnknownNameError.among("Table or view", name, names.values(), "Existing ones")

@@ -58,7 +58,7 @@ class _Placed:
         except SqlError as error:
             if error.text:
                 raise
-            raise type(error)(error.message, *self.at(part)) from error
+            raise error.at(*self.at(part)) from error
         except InputError as error:
             raise SqlError(str(error), *self.at(part)) from error
 

@@ -13,7 +13,7 @@ from typing import overload
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.joins.parsing import ALLOWED_JOIN
 from penstock.sql.joins.query import JoinQuery, JoinSource
 from penstock.sql.refreshed.query import RefreshedQuery
@@ -219,9 +219,8 @@ class _Names:
                 places.append((start, end, written))
             elif not self._is_open:
                 known = [item.name or "" for item in self._outputs.values()]
-                near = meant(name.name, known)
-                message = f"Column {name.name} does not exist{near} Existing columns: {', '.join(known)}"
-                raise clause.error(UnknownNameError, message, start, end)
+                error = UnknownNameError.among("Column", name.name, known, "Existing columns")
+                raise clause.at(error, start, end)
         text = clause.text
         for start, end, expression in sorted(places, reverse=True):
             text = text[:start] + expression + text[end:]

@@ -36,12 +36,16 @@ class Clause:
 
     def error(self, kind: type[_Error], message: str, start: int = 0, end: int | None = None) -> _Error:
         """An error at a place given by offsets in `text`; without these, of the whole clause."""
+        return self.at(kind(message), start, end)
+
+    def at(self, error: _Error, start: int = 0, end: int | None = None) -> _Error:
+        """The same error at a place as of `error`."""
         end = len(self.text) if end is None else end
-        return kind(message, self.script, self.start + start, self.start + end)
+        return error.at(self.script, self.start + start, self.start + end)
 
     def placed(self, error: SqlError) -> SqlError:
         """An error whose place was given in `text`, shown in the script."""
-        return self.error(type(error), error.message, error.start, error.end)
+        return self.at(error, error.start, error.end)
 
     def is_qualified(self, offset: int = 0) -> bool:
         """Whether the name at an offset in `text` has the source's name before it, blank in `text`."""
@@ -61,5 +65,5 @@ class Clause:
         whole = self.text.find(written)
         start = whole + error.start if whole >= 0 else self.text.find(words) if words.strip() else -1
         if start < 0:
-            return self.error(type(error), error.message)
-        return self.error(type(error), error.message, start, start + max(1, len(words)))
+            return self.at(error)
+        return self.at(error, start, start + max(1, len(words)))

@@ -29,11 +29,9 @@ class PlacedText:
         for start, end, clause in self.pieces:
             if start <= error.start < end:
                 if self.text[start:end] != clause.text:
-                    return clause.error(type(error), error.message)
-                return clause.error(
-                    type(error), error.message, error.start - start, min(error.end, end) - start
-                )
-        return self.whole.error(type(error), error.message)
+                    return clause.at(error)
+                return clause.at(error, error.start - start, min(error.end, end) - start)
+        return self.whole.at(error)
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class Written:
 
     def placed(self, error: SqlError) -> SqlError:
         """An error whose place was given in the text, shown in the script."""
-        return type(error)(error.message, self.script, *self.span(error.start, error.end))
+        return error.at(self.script, *self.span(error.start, error.end))
 
     def _piece(self, offset: int) -> tuple[int, int, int]:
         return self.places[max(0, bisect_right(self.places, offset, key=lambda each: each[0]) - 1)]

@@ -296,10 +296,10 @@ class WindowBinder:
                 try:
                     self._host.schema_of(texts.written_alone(place).text)
                 except SqlError as alone:
-                    raise place.error(type(alone), alone.message) from None
+                    raise place.at(alone) from None
             if query.having:
                 place = query.having[-1].clause
-                raise place.error(type(error), error.message) from None
+                raise place.at(error) from None
             raise
 
     def _trees_over_groups(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError, UnknownNameError, UnsupportedError, meant
+from penstock.errors import SqlError, UnknownNameError, UnsupportedError
 from penstock.plan.rankings import ROW_NUMBER
 from penstock.plan.windows import ALL_TIME
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
@@ -303,9 +303,9 @@ class _Scope:
             if self._stands_for_other(column):
                 text = text[:start] + self.names[own] + text[column.end :]
             elif not self.is_open and own not in BARE_FUNCTIONS:
-                near = meant(column.name, [name.lower() for name in self.names])
-                message = f"Column {column.name} does not exist{near} Existing columns: {', '.join(name.lower() for name in self.names)}"
-                raise clause.error(UnknownNameError, message, start, column.end)
+                known = [name.lower() for name in self.names]
+                error = UnknownNameError.among("Column", column.name, known, "Existing columns")
+                raise clause.at(error, start, column.end)
         return text.strip()
 
 

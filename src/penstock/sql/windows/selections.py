@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import UnknownNameError, UnsupportedError, meant
+from penstock.errors import UnknownNameError, UnsupportedError
 from penstock.sql.conditions.operands import BARE_FUNCTIONS
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import tokenize
@@ -89,11 +89,11 @@ class Over:
             if found is not None:
                 text = text[:start] + found + text[column.end :]
             elif column.name.upper() not in BARE_FUNCTIONS:
-                near, known = meant(column.name, self._known), ", ".join(self._known) or "none"
-                message = f"Column {column.name} does not exist{near} Existing columns: {known}"
-                if self._unnamed:
-                    message += f". {self._unnamed[0]} has no name: add AS name"
-                raise clause.error(UnknownNameError, message, start, column.end)
+                rest = f"{self._unnamed[0]} has no name: add AS name" if self._unnamed else ""
+                error = UnknownNameError.among(
+                    "Column", column.name, self._known, "Existing columns", rest=rest
+                )
+                raise clause.at(error, start, column.end)
         return text.strip()
 
     def _refuse(self, clause: Clause, tokens: list[Token]) -> None:
