@@ -92,9 +92,7 @@ def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: P
             plain = plain_rows(Layout.of(run.output, None), name, 0)
             assert plain is not None
             assert Counter(map(repr, plain.rows.to_pylist())) == expected, name
-            spark.createDataFrame(pa.concat_tables(inputs.tuples["flights"])).createOrReplaceTempView(
-                "flights"
-            )
+            inputs.frame(spark, "flights").createOrReplaceTempView("flights")
         cuts = [cut["figures"]["views"] for cut in run.events("cut")]
         withdrawn += sum(own.get("withdrawn", 0) for each in cuts for own in each.values())
         run.stop()
