@@ -103,11 +103,15 @@ class Inputs:
             ]
         )
 
-    def register(self, spark: SparkSession) -> None:
-        """Lets Spark's own queries see what was fed so far."""
+    def register(self, spark: SparkSession, *, is_timed: bool = False) -> None:
+        """Lets Spark's own queries see what was fed so far.
+
+        Args:
+            spark: the session.
+            is_timed: whether tuples without event time are left out.
+        """
         for name in self.tuples:
-            # a tuple without an event time is in no join, not even in one with static tables alone
-            self.frame(spark, name, is_timed=True).createOrReplaceTempView(name)
+            self.frame(spark, name, is_timed=is_timed).createOrReplaceTempView(name)
         self.register_tables(spark)
 
     def register_tables(self, spark: SparkSession) -> None:

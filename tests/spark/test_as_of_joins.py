@@ -83,9 +83,6 @@ def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: P
         inputs.feed(files)
         run = answered(Engine(spark).execute(script).add_views(VIEWS), tmp_path / "out")
         inputs.register(spark)
-        for whole in ("flights", "weather"):
-            # a left row without event time has no partner, and appears without one
-            inputs.frame(spark, whole).createOrReplaceTempView(whole)
         for name, text in ORACLES.items():
             if name == "behind_a_table":
                 spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")
