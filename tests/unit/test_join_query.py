@@ -413,6 +413,7 @@ def test_what_is_not_supported_is_refused(query: str, marked: str, message: str)
         ),
         ("SELECT /*+ BACKFILL */ * FROM a JOIN b USING (k)", "BACKFILL", "a join view has none"),
         ("SELECT a.x + FROM a JOIN b USING (k)", "+", "This is not an expression"),
+        ("SELECT (a.x + ) AS y FROM a JOIN b USING (k)", ")", "This is not an expression"),
     ],
 )
 def test_mistakes_are_underlined(query: str, marked: str, message: str) -> None:

@@ -408,8 +408,10 @@ def unqualified(script: str, tokens: Sequence[Token], qualifier: str) -> Clause:
 
 def _message_of(error: ParseError) -> str:
     """What is wrong with an expression that sqlglot does not parse."""
-    described = error.errors[0].get("description") if error.errors else None
-    if (described or "").startswith(("Required keyword", "The number of provided arguments")):
+    described = (error.errors[0].get("description") if error.errors else None) or ""
+    # operators lack an operand, functions an argument
+    is_operator = ".expressions.core." in described
+    if not is_operator and described.startswith(("Required keyword", "The number of provided arguments")):
         return "The function that ends here takes another number of arguments; DISTINCT of several is not supported."
     return "This is not an expression."
 
