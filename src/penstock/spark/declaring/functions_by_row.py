@@ -14,7 +14,6 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from penstock.operators.functions.caller import FunctionCaller, FunctionProgram
 from penstock.spark.analysis.rows_alone import ERROR, VALUE, registered_name
-from penstock.sql.text.lexing import quote
 
 
 def register_by_row(spark: SparkSession, name: str, function: Callable[..., pa.Array], returns: str) -> None:
@@ -35,7 +34,7 @@ def register_by_row(spark: SparkSession, name: str, function: Callable[..., pa.A
 
 def drop_by_row(spark: SparkSession, name: str) -> None:
     """Takes such a registration back, if there is one."""
-    spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {quote(registered_name(name))}")
+    spark._jsparkSession.sessionState().catalog().dropTempFunction(registered_name(name), True)
 
 
 def by_row(function: Callable[..., pa.Array], kind: pa.DataType) -> Callable[..., pa.Array]:
