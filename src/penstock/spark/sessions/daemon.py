@@ -41,7 +41,7 @@ def _put(number: int, handler: Any) -> Any:
 
 def _be_deaf() -> None:
     """Has this process and its workers pass over the signals, whatever pyspark sets; processes that a worker forks do not."""
-    daemon.signal = SimpleNamespace(**{**vars(signal), "signal": _put})  # type: ignore[attr-defined]
+    daemon.signal = SimpleNamespace(**{**vars(signal), "signal": _put})  # type: ignore[assignment, attr-defined]
     own = os.getpid()
     for number in _PASSED_OVER:
         _put(number, _pass_over)
