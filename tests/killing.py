@@ -125,7 +125,7 @@ def _end_session(leader: subprocess.Popen[bytes] | ForkServerProcess) -> None:
     """Kills the processes of a session, and waits until none of them runs."""
     assert leader.pid is not None
     deadline = time.monotonic() + MOST_SECONDS
-    while running := _running(leader.pid):
+    while running := running_in(leader.pid):
         assert time.monotonic() < deadline, running
         for each in running:
             with suppress(ProcessLookupError):
@@ -133,7 +133,7 @@ def _end_session(leader: subprocess.Popen[bytes] | ForkServerProcess) -> None:
         time.sleep(0.01)
 
 
-def _running(session: int) -> list[int]:
+def running_in(session: int) -> list[int]:
     """The processes of a session that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):

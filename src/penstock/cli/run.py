@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,6 +23,7 @@ from penstock.cli.common import (
     tell_warnings,
     told_page,
 )
+from penstock.cli.stopping import StopSignals
 from penstock.errors import InputError, StartStoppedError
 
 if TYPE_CHECKING:
@@ -89,6 +88,7 @@ def run(
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
     from penstock.page.asking import Script as Asked
+    from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
     from penstock.spark.storage.layout import Layout
     from penstock.trigger import Trigger
 
@@ -99,21 +99,23 @@ def run(
     asked = Asked.of(script, functions, conf or (), tune or ())
     # options of stores count from here on
     read_settings(tune)
-    with _checked(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
-        engine, text = open_script(
-            script, master, conf, tune, functions, purpose="run", folders=[output, checkpoint or output]
-        )
-        tell_warnings(engine, console)
-        watcher = Watcher(script, text, engine, console) if watch else None
-        printed = Layout.of(output, checkpoint).spark_log
-        before: int | None = _size(printed)
-        with _told_to_stop() as told:
+    with _told_if_stopped(console), StopSignals() as signals:
+        with _checked(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
+            engine, text = open_script(
+                script, master, conf, tune, functions, purpose="run", folders=[output, checkpoint or output]
+            )
+            tell_warnings(engine, console)
+            watcher = Watcher(script, text, engine, console) if watch else None
+            printed = Layout.of(output, checkpoint).spark_log
+            before: int | None = _size(printed)
+            signals.take_note()
+            starting = Starting(console, signals.are_told)
             try:
-                starting = Starting(console, told.is_set)
                 running = engine.start(output, checkpoint, trigger=when, progress=starting)
-            except StartStoppedError:
-                console.print("Stopped during the start. Run the same command again to start.")
-                return
+            except Exception as error:
+                if signals.are_told() and cause_of(error).kind == SESSION_ENDED:
+                    raise StartStoppedError("The start was stopped.") from error
+                raise
             for refused in engine.refused_rules:
                 console.print(f"warning: rule with a mistake: {refused}", style="red")
             for event in running.events("views_changed"):
@@ -152,7 +154,7 @@ def run(
                     if line not in incomplete:
                         incomplete.add(line)
                         console.print(line)
-                return running.await_termination(seconds) or told.is_set()
+                return running.await_termination(seconds) or signals.are_told()
 
             def read() -> list[Snapshot]:
                 status = running.status().to_dict()["streams"]
@@ -160,11 +162,11 @@ def run(
 
             try:
                 follow(console, read, wait, News(running.events).lines)
-                if told.is_set():
+                if signals.are_told():
                     console.print("Stopping. Run the same command again to continue.")
             finally:
                 running.stop()
-    console.print(f"Results: {output}; state: penstock status {output}")
+        console.print(f"Results: {output}; state: penstock status {output}")
 
 
 def _size(path: Path) -> int:
@@ -220,24 +222,9 @@ def _checked(output: str, checkpoint: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """Takes note of Ctrl-C and SIGTERM instead of breaking off a call into the JVM half way.
-
-    A second signal does what it always does.
-    """
-    told = threading.Event()
-
-    def note(*_: object) -> None:
-        told.set()
-        restore()
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
+def _told_if_stopped(console: Console) -> Iterator[None]:
+    """Say that a start was stopped: that is no failure."""
     try:
-        yield told
-    finally:
-        restore()
+        yield
+    except StartStoppedError:
+        console.print("Stopped during the start. Run the same command again to start.")

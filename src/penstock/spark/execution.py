@@ -246,14 +246,19 @@ class Execution:
             FencedError: another run has taken over.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+
+        def look_seconds() -> float:
+            left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+            return max(0.0, min(_LOOK_SECONDS, left))
+
         while True:
             self._refuse_fenced()
             # a lane that fails is no matter of the others
             try:
                 ended = [
-                    each.await_termination(_LOOK_SECONDS)
+                    each.await_termination(look_seconds())
                     if isinstance(each, IngestQuery)
-                    else each.join(_LOOK_SECONDS)
+                    else each.join(look_seconds())
                     for each in self._running
                 ]
             except StreamFailedError:

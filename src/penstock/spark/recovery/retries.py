@@ -29,6 +29,8 @@ _MOST_SECONDS = 30.0
 _SELDOM_SECONDS = 300.0
 #: a machine too busy to start a process says nothing against what was to run there, unless it stays so
 _BUSY_SECONDS = 3_600.0
+#: how long a stop may follow the end of the session that it is the reason of
+_STOP_SECONDS = 3.0
 #: causes that no attempt ever ends
 FOR_GOOD = (SESSION_ENDED, STOPPED_OUTSIDE, TAKEN_OVER)
 
@@ -119,7 +121,11 @@ class Retries:
             except Exception as error:
                 if stopping.is_set():
                     return
-                retry = self.count(cause_of(error))
+                cause = cause_of(error)
+                if cause.kind == SESSION_ENDED and stopping.wait(_STOP_SECONDS):
+                    # who ends Spark's Java process by a signal has sent it to this one too
+                    return
+                retry = self.count(cause)
                 if retry is None:
                     raise self.failure from error
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -66,8 +67,30 @@ def option(text: str) -> str:
     return f'"{escaped}"'
 
 
+class _Deaf(dict[str, Any]):
+    """Arguments for the process of a JVM that SIGTERM does not end: it ends with this process, at the end of its standard input.
+
+    `timeout` and systemd send SIGTERM to every process there is, and a run stops by calls into its JVM. Java, and the shell
+    that becomes it, keep ignoring a signal that was ignored before them. pyspark puts in what the new process calls first.
+    """
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, _ignoring_sigterm(value) if name == "preexec_fn" else value)
+
+
+def _ignoring_sigterm(before: Callable[[], None]) -> Callable[[], None]:
+    def prepare() -> None:
+        before()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    return prepare
+
+
 def launch(conf: Mapping[str, str]) -> None:
-    """Starts the JVM of this process, unless there is one; what it prints, but for what it prints at every start, is `OUTPUT`'s."""
+    """Starts the JVM of this process, unless there is one; what it prints, but for what it prints at every start, is `OUTPUT`'s.
+
+    It ignores SIGINT and SIGTERM.
+    """
     if SparkContext._gateway is not None:
         return
     spark_conf = SparkConf(loadDefaults=False)
@@ -80,7 +103,7 @@ def launch(conf: Mapping[str, str]) -> None:
     ).start()
     try:
         with merged_submit_arguments(conf):
-            gateway = launch_gateway(spark_conf, {"stderr": writer})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(spark_conf, _Deaf(stderr=writer))  # type: ignore[no-untyped-call]
     finally:
         os.close(writer)
     SparkContext._ensure_initialized(gateway=gateway)
