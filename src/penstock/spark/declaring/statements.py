@@ -409,6 +409,7 @@ class Declaring:
                 whole = filled(table)
                 if is_static(whole):
                     staged.statics[table.name] = open_static(self._spark, whole)
+                    staged.warnings[table.name] = table_warnings(whole, is_static=True)
                 else:
                     retain_table(staged, whole)
                     source = open_table(self._spark, whole, self._settings)
