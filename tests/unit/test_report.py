@@ -324,3 +324,25 @@ def test_lines_name_the_view_whose_rows_a_lane_reads() -> None:
 def test_a_line_names_a_sink_once() -> None:
     began = {"kind": "sink_began", "time": "", "sink": "out.large", "view": "large", "begin": "earliest"}
     assert event_line(began).endswith("sink out.large: begun (begin earliest)")
+
+
+def test_the_line_of_a_static_table_counts_its_rows_and_what_was_set_aside() -> None:
+    def line(**fields: Any) -> str:
+        event = {
+            "kind": "static_table_read",
+            "time": "",
+            "lane": "joins.1",
+            "table": "cities",
+            "version": "a",
+        }
+        return event_line({**event, **fields}).partition("static table cities: ")[2]
+
+    reason = "malformed csv record: 3 fields, 2 columns"
+    assert line(rows=0, malformed={reason: 6}) == f"0 rows; 6 records set aside: {reason}"
+    assert line(rows=1_200, malformed={}) == "1,200 rows"
+    assert line(malformed={}) == "read"
+    many = {f"reason {number}": number for number in (1, 5, 2, 4, 3)}
+    assert line(rows=1, malformed=many) == (
+        "1 row; 5 records set aside: reason 5; 4 records set aside: reason 4; 3 records set aside: reason 3; "
+        "3 records set aside for other reasons"
+    )
