@@ -283,6 +283,9 @@ class Declaring:
             self.views(trial, {each.name: each for each in beneath})
             try:
                 self.views(trial, {view.name: view})
+            except DuplicateNameError:
+                # why it is set apart, which is told already
+                return
             except InputError as error:
                 mistakes.add(placed(error, view))
 
