@@ -110,7 +110,7 @@ _WORDS = {
     "script_followed": "the run follows the script again",
     "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
-    "event_times_unusable": "tuples without a usable event time, left out of windows",
+    "event_times_unusable": "tuples without a usable event time, left out of windows and joins",
     "event_times_ahead": "event times too far ahead of the clock; they do not advance the stream's time",
     "clock_behind": "this machine's clock is behind the stream; Penstock uses the stream's time",
     "joins_changed": "join views changed",
