@@ -43,8 +43,11 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 #: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time,
-#: collections of a small young generation and for classes to come a tenth of the rest
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
+#: collections of a small young generation and for classes to come a tenth of the rest; without the second compiler Java gives
+#: compiled code 48 MB alone, which five tests fill: it then drops and compiles code again and again, and runs the rest uncompiled
+_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
+)
 
 if not ALL:
     # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
@@ -127,7 +130,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         pytest.skip("Kafka's jars are not there: `make kafka-jars` fetches them")
     from penstock_lab.servers.kafka import KafkaBroker
 
-    with KafkaBroker(jars, tmp_path_factory.mktemp("kafka")) as broker:
+    # it has little to do
+    options = [] if ALL else ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    with KafkaBroker(jars, tmp_path_factory.mktemp("kafka"), java_options=options) as broker:
         yield broker
 
 

@@ -146,9 +146,10 @@ class Oracle:
             # Spark reads such a table up to its first chunk without rows
             tuples = pa.concat_tables([relation.schema.empty_table(), *tables]).combine_chunks()
             rows = self._spark.createDataFrame(tuples, spark_schema(relation.schema))
-            # a tuple without an event time is in no join, not even in one with static tables alone; a left one has no partner
+            # a tuple without an event time is in no join of several streams; a left one has no partner
             plan = registered.definition.plan
             is_whole = relation.is_static or (plan.withdraws and len(plan.inputs) == 2)
+            is_whole |= any(each.is_untimed for each in plan.inputs)
             timed = rows if is_whole else rows.where(f"{EVENT_TIME} IS NOT NULL")
             timed.createOrReplaceTempView(name)
         return multiset(self._spark.sql(registered.definition.sql))

@@ -41,7 +41,11 @@ INTERPRETED = (
 )
 
 #: environment of commands that start Spark and end soon: Java without its second compiler and its parallel collector
-SOON_OVER = {} if ALL else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SOON_OVER = (
+    {}
+    if ALL
+    else {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+)
 
 
 def examples(full: int) -> int:

@@ -43,6 +43,21 @@ _AGGREGATES = (
         "min(day)",
     ),
     *("count(*) FILTER (WHERE name IS NOT NULL)", "max(n) FILTER (WHERE k > 3)"),
+    # moments to nine digits, of sums in any order
+    *(
+        "round(corr(n, k), 9)",
+        "round(covar_samp(n, x), 6)",
+        "round(regr_slope(n, k), 9)",
+        "round(regr_r2(k, n), 9)",
+    ),
+    *(
+        "regr_count(n, x)",
+        "regr_avgx(x, n)",
+        "round(regr_sxy(k, n), 6)",
+        "round(skewness(n), 9)",
+        "round(kurtosis(k), 9)",
+    ),
+    *("bit_and(n)", "bit_or(k)", "bit_xor(k)", "bit_xor(n) FILTER (WHERE x > 0)"),
     # expressions over aggregates
     *("sum(n) / count(*)", "max(k) - min(k)", "coalesce(sum(n), 0) + count(*)", "round(avg(n), 2)"),
     *("CASE WHEN count(*) > 3 THEN 'many' ELSE 'few' END", "concat(min(name), '-', max(name))"),

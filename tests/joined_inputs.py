@@ -19,6 +19,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.lanes.joins.grid import searched_keys
 from penstock.spark.run import Run
 from penstock.trigger import Trigger
+from spark_answers import in_one_partition, tuples_of
 
 STREAMS = ("flights", "weather", "delays")
 TABLES = ("airports", "carriers")
@@ -64,6 +65,7 @@ class Inputs:
     folder: Path
     rng: np.random.Generator
     tuples: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _frames: dict[tuple[object, ...], DataFrame] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name in (*STREAMS, *TABLES):
@@ -101,14 +103,41 @@ class Inputs:
             ]
         )
 
-    def register(self, spark: SparkSession) -> None:
-        """Lets Spark's own queries see what was fed so far."""
-        for name, tuples in self.tuples.items():
-            # a tuple without an event time is in no join, not even in one with static tables alone
-            timed = spark.createDataFrame(pa.concat_tables(tuples)).where("ts IS NOT NULL")
-            timed.createOrReplaceTempView(name)
+    def register(self, spark: SparkSession, *, is_timed: bool = False) -> None:
+        """Lets Spark's own queries see what was fed so far.
+
+        Args:
+            spark: the session.
+            is_timed: whether tuples without event time are left out.
+        """
+        for name in self.tuples:
+            self.frame(spark, name, is_timed=is_timed).createOrReplaceTempView(name)
+        self.register_tables(spark)
+
+    def register_tables(self, spark: SparkSession) -> None:
+        """Lets Spark's own queries see the static tables."""
         for name in TABLES:
-            spark.read.parquet(str(self.folder / name)).createOrReplaceTempView(name)
+            files = sorted((self.folder / name).glob("*.parquet"))
+            key = (name, *((file.name, file.stat().st_mtime_ns) for file in files))
+            if key not in self._frames:
+                self._frames[key] = in_one_partition(spark, tuples_of(self.folder / name))
+            self._frames[key].createOrReplaceTempView(name)
+
+    def frame(self, spark: SparkSession, name: str, since: int = 0, *, is_timed: bool = False) -> DataFrame:
+        """What was fed so far of a stream, made once.
+
+        Args:
+            spark: the session.
+            name: of the stream.
+            since: files before are left out.
+            is_timed: whether tuples without an event time are left out.
+        """
+        tuples = self.tuples[name]
+        key = (name, since, len(tuples), is_timed)
+        if key not in self._frames:
+            frame = in_one_partition(spark, pa.concat_tables(tuples[since:]))
+            self._frames[key] = frame.where("ts IS NOT NULL") if is_timed else frame
+        return self._frames[key]
 
 
 def random_order(plan: JoinPlan, rng: np.random.Generator) -> JoinOrder:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from engine_cases import put_file
 from penstock import Engine
 from penstock.spark.run import Run
+from spark_answers import frames_of, in_one_partition, tuples_of
 from whole_runs import run_to_end
 
 COLUMNS = "id BIGINT, amount INT, price DOUBLE, exact DECIMAL(20, 3), name STRING, seen TIMESTAMP"
@@ -60,13 +61,9 @@ def finished(made: Engine, out: Path, *, ended: bool = False) -> Run:
 
 
 def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:
-    spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("orders")
-    found = {}
-    for name, text in views.items():
-        frame = spark.sql(text)
-        frame.createOrReplaceTempView(name)
-        found[name] = values(frame.toArrow().to_pylist())
-    return found
+    """The rows that Spark answers over the files of a folder; each view is a temporary view then."""
+    in_one_partition(spark, tuples_of(data)).createOrReplaceTempView("orders")
+    return {name: values(frame.toArrow().to_pylist()) for name, frame in frames_of(spark, views).items()}
 
 
 def values(rows: list[dict[str, Any]]) -> list[tuple[object, ...]]:

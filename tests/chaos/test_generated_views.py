@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import signal
 from collections import Counter
 from datetime import datetime
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from forms import ALL, INTERPRETED
 from generated_views import View, generated_views
-from joined_inputs import STREAMS, TABLES, Inputs
+from joined_inputs import STREAMS, Inputs
 from killing import forked
 from outer_joins import RAISING, TRIED
 from penstock.spark.engine import Engine
@@ -126,6 +127,8 @@ def _compare(
                 pc.max(table["ts"]).as_py() for table in inputs.tuples[_stream(view)][: before[_stream(view)]]
             )
             wanted = wanted.where(f"w.end > timestamp_micros({round(newest.timestamp() * 1e6)})")
+        if any(re.search(rf"\b{name}\b", other.text) for other in views.values()):
+            wanted = wanted.cache()
         # as a frame of Spark's, whose windows others may be over
         wanted.createOrReplaceTempView(name)
         table = wanted.toArrow()
@@ -150,13 +153,11 @@ def _stream(view: View) -> str:
 
 
 def _register(spark: SparkSession, inputs: Inputs, before: dict[str, int], view: View) -> None:
-    """Lets Spark's own queries see the tuples: in a join with a static table alone one without an event time is none."""
+    """Lets Spark's own queries see the tuples: behind a table and before a stream one without an event time is in no row."""
     for name in STREAMS:
-        frame = spark.createDataFrame(pa.concat_tables(inputs.tuples[name][before.get(name, 0) :]))
-        timed = frame.where("ts IS NOT NULL") if view.kind == "join" and view.shape != "a stream" else frame
-        timed.createOrReplaceTempView(name)
-    for name in TABLES:
-        spark.read.parquet(str(inputs.folder / name)).createOrReplaceTempView(name)
+        is_timed = view.kind == "join" and view.shape == "a stream behind a table"
+        inputs.frame(spark, name, before.get(name, 0), is_timed=is_timed).createOrReplaceTempView(name)
+    inputs.register_tables(spark)
 
 
 def bag(rows: pa.Table) -> Counter[str]:

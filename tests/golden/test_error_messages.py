@@ -95,7 +95,7 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE reverse(origin) > 3",
     "CREATE VIEW v AS SELECT * FROM flights WHERE origin",
     "CREATE VIEW v AS SELECT late, count(*) FROM flights GROUP BY window(day, '1 day'), origin",
-    "CREATE VIEW v AS SELECT origin, bit_or(late)\nFROM flights GROUP BY window(day, '1 day'), origin",
+    "CREATE VIEW v AS SELECT origin, hll_sketch_agg(late)\nFROM flights GROUP BY window(day, '1 day'), origin",
     "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 month')",
     "CREATE VIEW v AS SELECT count(*) FROM flights GROUP BY window(day, '1 day', '2 days')",
     "CREATE VIEW v AS SELECT origin, count(*) FROM flights GROUP BY CUBE (origin, window(day, '1 day'))",

@@ -56,6 +56,12 @@ AGGREGATES = (
     Aggregate("collect_list", "whole", pa.list_(pa.int64())),
     Aggregate("max_by", "whole", pa.int64(), by="value"),
     Aggregate("min_by", "whole", pa.int64(), by="value"),
+    Aggregate("covar_pop", "whole", pa.float64(), by="value"),
+    Aggregate("regr_sxy", "whole", pa.float64(), by="value"),
+    Aggregate("regr_slope", "whole", pa.float64(), by="value"),
+    Aggregate("bit_and", "whole", pa.int64()),
+    Aggregate("bit_or", "whole", pa.int64()),
+    Aggregate("bit_xor", "whole", pa.int64()),
 )
 ORACLE = """
     SELECT s.start, s.end, t.key, count(*), count(value), sum(value), avg(value), min(value), max(whole),
@@ -64,7 +70,10 @@ ORACLE = """
            sum(DISTINCT whole)::BIGINT, avg(DISTINCT whole), mode(whole ORDER BY whole),
            list_sort(coalesce(list(DISTINCT whole) FILTER (WHERE whole IS NOT NULL), [])),
            list_sort(coalesce(list(whole) FILTER (WHERE whole IS NOT NULL), [])),
-           arg_max_null(whole, value), arg_min_null(whole, value)
+           arg_max_null(whole, value), arg_min_null(whole, value),
+           covar_pop(whole, value), covar_pop(whole, value) * regr_count(whole, value),
+           CASE WHEN regr_count(whole, value) > 1 THEN regr_slope(whole, value) END,
+           bit_and(whole), bit_or(whole), bit_xor(whole)
     FROM starts s JOIN tuples t ON t.time >= s.start AND t.time < s.end
     GROUP BY ALL
 """

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from test_as_of_joins import OUTPUTS, asof
@@ -90,8 +89,6 @@ def test_versions_outlive_the_log(
         # its first entry says that the stream goes on
         assert log.kept().since <= begun + 2, "what this run brought is still in the history"
         inputs.register(spark)
-        for whole in ("flights", "weather"):
-            spark.createDataFrame(pa.concat_tables(inputs.tuples[whole])).createOrReplaceTempView(whole)
         for name, text in VIEWS.items():
             if name == "behind_a_table":
                 spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")

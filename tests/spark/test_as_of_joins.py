@@ -83,9 +83,6 @@ def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: P
         inputs.feed(files)
         run = answered(Engine(spark).execute(script).add_views(VIEWS), tmp_path / "out")
         inputs.register(spark)
-        for whole in ("flights", "weather"):
-            # a left row without event time has no partner, and appears without one
-            spark.createDataFrame(pa.concat_tables(inputs.tuples[whole])).createOrReplaceTempView(whole)
         for name, text in ORACLES.items():
             if name == "behind_a_table":
                 spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")
@@ -95,9 +92,7 @@ def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: P
             plain = plain_rows(Layout.of(run.output, None), name, 0)
             assert plain is not None
             assert Counter(map(repr, plain.rows.to_pylist())) == expected, name
-            spark.createDataFrame(pa.concat_tables(inputs.tuples["flights"])).createOrReplaceTempView(
-                "flights"
-            )
+            inputs.frame(spark, "flights").createOrReplaceTempView("flights")
         cuts = [cut["figures"]["views"] for cut in run.events("cut")]
         withdrawn += sum(own.get("withdrawn", 0) for each in cuts for own in each.values())
         run.stop()

@@ -11,6 +11,7 @@ from test_engine_windows import COLUMNS, engine_on, rounded, write
 from joined_inputs import multiset
 from penstock.errors import PenstockError
 from penstock.trigger import Trigger
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = pytest.mark.spark
 
@@ -69,7 +70,7 @@ def test_every_window_is_sparks_over_restarts_and_late_tuples(spark: SparkSessio
         engine = engine_on(spark, data, max_delay_seconds=1).add_views(texts)
         run = engine.start(out, trigger=Trigger.available_now(ended=ended))
         run.await_termination()
-        spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("tuples")
+        in_one_partition(spark, tuples_of(data)).createOrReplaceTempView("tuples")
         for name, text in oracles.items():
             found, expected = run.results(name), spark.sql(text)
             assert found.schema.simpleString() == expected.schema.simpleString(), name

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = pytest.mark.spark
 
@@ -60,9 +61,10 @@ def test_rows_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
     run = engine.add_views(VIEWS).start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     assert run.await_termination(300)
     run.stop()
-    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
-    spark.read.parquet(str(tmp_path / "static")).createOrReplaceTempView("t2")
+    in_one_partition(spark, tuples_of(tmp_path / "in")).createOrReplaceTempView("t")
+    in_one_partition(spark, tuples_of(tmp_path / "static")).createOrReplaceTempView("t2")
     for name, text in VIEWS.items():
-        found, wanted = run.results(name), spark.sql(text)
-        assert counted(found.select(*(f"`{column}`" for column in wanted.columns))) == counted(wanted), name
-        assert counted(wanted), name
+        wanted = spark.sql(text)
+        columns, rows = wanted.columns, counted(wanted)
+        assert counted(run.results(name).select(*(f"`{column}`" for column in columns))) == rows, name
+        assert rows, name

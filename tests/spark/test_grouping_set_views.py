@@ -85,7 +85,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         for name, wanted in expected(spark, data, views).items():
             if name in RUNNING or (name in WINDOWS and ended):
                 found = run.results(name)
-                assert found.columns == spark.sql(views[name]).columns
+                assert found.columns == spark.table(name).columns
                 assert values(published(run, name)) == wanted, (name, files)
     assert {row.op for row in run.changes("large").select("op").distinct().collect()} == {"upsert", "delete"}
     assert view_of(made._declared, "rolled").key == ("name", "k", "g")
@@ -104,7 +104,7 @@ def test_over_other_views(spark: SparkSession, tmp_path: Path) -> None:
         for name, wanted in expected(spark, data, views).items():
             if name in OVER and (ended or name != "windows_of_pairs"):
                 found = run.results(name)
-                assert found.columns == spark.sql(views[name]).columns
+                assert found.columns == spark.table(name).columns
                 assert values(published(run, name)) == wanted, (name, files)
     assert verify(out).faults == []
 

@@ -17,6 +17,7 @@ from forms import ALL
 from joined_inputs import answered, multiset
 from penstock.errors import UnsupportedError
 from penstock.spark.engine import Engine
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -79,9 +80,9 @@ def test_views_with_several_left_joins_are_their_texts(
 
     def expected(text: str, orders: list[tuple[Any, ...]], payments: list[tuple[Any, ...]]) -> Counter[str]:
         for name, rows in {"orders": orders, "payments": payments}.items():
-            spark.createDataFrame(table(name, rows)).createOrReplaceTempView(name)
+            in_one_partition(spark, table(name, rows)).createOrReplaceTempView(name)
         for name in SCHEMAS.keys() - STREAMS.keys():
-            spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
+            in_one_partition(spark, tuples_of(tmp_path / name)).createOrReplaceTempView(name)
         return multiset(spark.sql(text))
 
     for name, rows in {"customers": CUSTOMERS, "products": PRODUCTS, "categories": CATEGORIES}.items():
@@ -215,7 +216,7 @@ def test_keys_of_other_types_names_and_unknown_conditions_are_spark_s(
     )
     run = answered(Engine(spark).execute(script).add_views(texts), tmp_path / "out")
     for name in ("s", "t", *NARROW):
-        spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
+        in_one_partition(spark, tuples_of(tmp_path / name)).createOrReplaceTempView(name)
     for name, text in texts.items():
         # a text that is no number equals none, where Spark would stop
         expected = spark.sql(re.sub(r"(\w\.word) = b.tiny|(?<=s.big = )(b.word)", _tried, text))

@@ -58,7 +58,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         for name, wanted in expected(spark, data, views).items():
             if name in RUNNING or ended:
                 found = run.results(name)
-                assert found.columns == spark.sql(views[name]).columns
+                assert found.columns == spark.table(name).columns
                 assert values(published(run, name)) == wanted, (name, files)
     assert "max_by(price, seen)" in made.explain()
     assert verify(out).faults == []

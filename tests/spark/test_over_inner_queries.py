@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from joined_inputs import multiset
 from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.composed import inputs
 from penstock.spark.lanes.composed.inputs import Frame
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.trigger import Trigger
+from read_results import bag, published
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -97,10 +99,6 @@ def write(folder: Path, numbers: range) -> None:
         pq.write_table(table, folder / f"{number}.parquet")
 
 
-def counted(frame: DataFrame) -> Counter[str]:
-    return Counter(str(row) for row in frame.collect())
-
-
 @pytest.fixture
 def engine(spark: SparkSession, tmp_path: Path) -> Engine:
     write(tmp_path / "in", range(3))
@@ -117,12 +115,15 @@ def same(spark: SparkSession, engine: Engine, tmp_path: Path, views: dict[str, s
     run = engine.start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
     assert run.await_termination(600)
     run.stop()
-    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
-    spark.read.schema("city STRING, people INT").csv(str(tmp_path / "s")).createOrReplaceTempView("s")
+    in_one_partition(spark, tuples_of(tmp_path / "in")).createOrReplaceTempView("t")
+    people = spark.read.schema("city STRING, people INT").csv(str(tmp_path / "s")).toArrow()
+    in_one_partition(spark, people).createOrReplaceTempView("s")
     for name, text in views.items():
-        found, wanted = run.results(name), spark.sql(text)
-        assert counted(found.select(*wanted.columns)) == counted(wanted), name
-        assert counted(wanted), name
+        wanted = spark.sql(text)
+        columns, rows = wanted.columns, multiset(wanted)
+        found = [{column: row[column] for column in columns} for row in published(run, name)]
+        assert bag(found) == rows, name
+        assert rows, name
 
 
 def test_rows_are_sparks_also_after_a_restart(spark: SparkSession, engine: Engine, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from penstock.spark.reporting.catalog import read_catalog
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from read_results import bag, published
+from spark_answers import frames_of
 from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -52,14 +53,11 @@ def answered(engine: Engine, output: Path, *, ended: bool = False) -> Run:
 
 def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str]) -> None:
     inputs.register(spark)
-    for name, text in views.items():
-        # views over it do not compute it again
-        wanted = spark.sql(text).cache()
-        wanted.createOrReplaceTempView(name)
+    for name, wanted in frames_of(spark, views).items():
         rows = multiset(wanted)
         assert rows, "a test that compares nothing"
         assert run.results(name).schema.simpleString() == wanted.schema.simpleString()
-        assert bag(published(run, name)) == rows, text
+        assert bag(published(run, name)) == rows, views[name]
 
 
 def test_windows_over_joins_equal_spark_after_each_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         wanted = expected(spark, data, views)
         for name in (*OVER, *(["late"] if "late" in views else [])):
             found = run.results(name)
-            assert found.columns == spark.sql(views[name]).columns
+            assert found.columns == spark.table(name).columns
             assert values(published(run, name)) == wanted[name], (name, files)
     told = {row.op for name in OVER for row in run.changes(name).select("op").distinct().collect()}
     assert told == {"upsert", "delete"}

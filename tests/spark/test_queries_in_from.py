@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from joined_inputs import multiset
 from penstock.errors import InputError, SqlError
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
+from read_results import bag, published
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = pytest.mark.spark
 
@@ -72,10 +74,6 @@ def write(folder: Path) -> None:
         pq.write_table(table, folder / f"{number}.parquet")
 
 
-def counted(frame: DataFrame) -> Counter[str]:
-    return Counter(str(row) for row in frame.collect())
-
-
 @pytest.fixture
 def engine(spark: SparkSession, tmp_path: Path) -> Engine:
     write(tmp_path / "in")
@@ -90,14 +88,16 @@ def test_rows_are_sparks(spark: SparkSession, engine: Engine, tmp_path: Path) ->
     )
     assert run.await_termination(300)
     run.stop()
-    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
+    in_one_partition(spark, tuples_of(tmp_path / "in")).createOrReplaceTempView("t")
     spark.sql(LARGE).createOrReplaceTempView("large")
     spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
     try:
         for name, text in VIEWS.items():
-            found, wanted = run.results(name), spark.sql(text)
-            assert counted(found.select(*wanted.columns)) == counted(wanted), name
-            assert counted(wanted), name
+            wanted = spark.sql(text)
+            columns, rows = wanted.columns, multiset(wanted)
+            found = [{column: row[column] for column in columns} for row in published(run, name)]
+            assert bag(found) == rows, name
+            assert rows, name
     finally:
         spark.conf.unset("spark.sql.join.asofJoin.enabled")
 

@@ -136,7 +136,7 @@ def test_over_window_views_join_views_and_union_all(spark: SparkSession, tmp_pat
         wanted = expected(spark, data, views)
         for name in OVER:
             found = run.results(name)
-            assert found.columns == spark.sql(views[name]).columns
+            assert found.columns == spark.table(name).columns
             assert values(published(run, name)) == wanted[name], (name, files)
     assert "ranking: row_number <= 2 of each partition, by n DESC, name; computed again" in made.explain()
     assert verify(out).faults == []

@@ -21,6 +21,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.results.read import results
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
+from spark_answers import in_one_partition, tuples_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -97,8 +98,8 @@ def multiset(rows: DataFrame) -> Counter[str]:
 
 def expected(spark: SparkSession, root: Path, text: str) -> Counter[str]:
     """What Spark answers over the files."""
-    spark.read.parquet(str(root / "orders")).createOrReplaceTempView("orders")
-    spark.read.parquet(str(root / "names")).createOrReplaceTempView("names")
+    for name in ("orders", "names"):
+        in_one_partition(spark, tuples_of(root / name)).createOrReplaceTempView(name)
     spark.sql(LARGE).createOrReplaceTempView("large")
     try:
         return multiset(spark.sql(text))

@@ -62,7 +62,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         run = finished(engine(spark, data, VIEWS), out, ended=ended)
         for name, wanted in expected(spark, data, VIEWS).items():
             found = run.results(name)
-            assert found.columns == spark.sql(VIEWS[name]).columns
+            assert found.columns == spark.table(name).columns
             assert values(published(run, name)) == wanted, (name, files)
             rows = published(run, name, final_only=True)
             final = values(
@@ -135,7 +135,7 @@ def test_over_window_and_join_views(spark: SparkSession, tmp_path: Path) -> None
         for name, wanted in expected(spark, data, views).items():
             if name in OVER:
                 found = run.results(name)
-                assert found.columns == spark.sql(views[name]).columns
+                assert found.columns == spark.table(name).columns
                 assert values(published(run, name)) == wanted, (name, files)
     told = run.changes("odd")
     assert {row.op for row in told.select("op").distinct().collect()} == {"upsert", "delete"}

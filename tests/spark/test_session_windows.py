@@ -20,6 +20,7 @@ from penstock.spark.declaring.insertions import view_of
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
 from read_results import published
+from spark_answers import frames_of, in_one_partition, tuples_of
 
 pytestmark = pytest.mark.spark
 
@@ -81,13 +82,8 @@ def engine(spark: SparkSession, data: Path, views: dict[str, str], files: int = 
 
 
 def expected(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:
-    spark.read.schema(COLUMNS).parquet(str(data)).createOrReplaceTempView("clicks")
-    found = {}
-    for name, text in views.items():
-        frame = spark.sql(text)
-        frame.createOrReplaceTempView(name)
-        found[name] = values(frame.toArrow().to_pylist())
-    return found
+    in_one_partition(spark, tuples_of(data)).createOrReplaceTempView("clicks")
+    return {name: values(frame.toArrow().to_pylist()) for name, frame in frames_of(spark, views).items()}
 
 
 def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,7 +95,7 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
         run = finished(engine(spark, data, {**VIEWS, "long": LONG}), out, ended=ended)
         for name, wanted in expected(spark, data, VIEWS).items():
             found = run.results(name)
-            assert found.columns == spark.sql(VIEWS[name]).columns
+            assert found.columns == spark.table(name).columns
             assert values(published(run, name)) == wanted, (name, files)
             if ended:
                 rows = published(run, name, final_only=True)

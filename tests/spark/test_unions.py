@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,6 +22,7 @@ from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.unions import UNIONS
 from read_results import bag, published
+from spark_answers import frames_of
 from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
@@ -54,16 +54,14 @@ WINDOWS = {
 
 def register(spark: SparkSession, inputs: Inputs) -> None:
     """Lets Spark's own queries see what was fed so far."""
-    for name, tuples in inputs.tuples.items():
-        spark.createDataFrame(pa.concat_tables(tuples)).createOrReplaceTempView(name)
+    for name in inputs.tuples:
+        inputs.frame(spark, name).createOrReplaceTempView(name)
 
 
 def check(spark: SparkSession, inputs: Inputs, run: Run, views: Mapping[str, str]) -> None:
     """Every view has the rows and columns that Spark answers."""
     register(spark, inputs)
-    for name, text in views.items():
-        wanted = spark.sql(text)
-        wanted.createOrReplaceTempView(name)
+    for name, wanted in frames_of(spark, views).items():
         rows = multiset(wanted)
         assert rows, f"a test that compares nothing: {name}"
         assert run.results(name).schema.simpleString() == wanted.schema.simpleString(), name

@@ -43,8 +43,18 @@ def test_the_screen_tells_rows_since_this_start_from_those_of_earlier_runs() -> 
 
     views = "1 selection | 1 insert | 1 running view"
     assert line() == f"orders: waiting for the first rows | {views}"
+    assert line(busy=True) == f"orders: the first batch is running | {views}", (
+        "no file is left beside those of the batch"
+    )
+    assert (
+        line(busy=True, tuples_before=9) == f"orders: the first batch since this start is running | {views}"
+    )
+    nothing_left = {"backlog": 0, "unit": "files"}
+    assert line(lag=nothing_left).startswith("orders: waiting for the first rows | ")
+    assert line(lag=nothing_left, tuples_before=9).startswith("orders: no rows since this start | ")
     assert line(tuples_before=9) == f"orders: no rows since this start | {views}"
     backlog = {"backlog": 23, "unit": "files"}
+    assert line(lag=backlog) == f"orders: the first batch is running | {views} | backlog 23 files"
     assert line(tuples_before=9, lag=backlog) == (
         f"orders: the first batch since this start is running | {views} | backlog 23 files"
     )

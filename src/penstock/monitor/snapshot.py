@@ -40,6 +40,7 @@ class StreamSnapshot:
         running: of these, aggregations without a window.
         inserts: of the selections, those behind an INSERT INTO with a condition or projection of its own.
         tuples_before: of earlier runs.
+        is_under_way: whether a batch is being answered, or the source has more.
         tuples, matched: published so far.
         quarantined: records set aside.
         unusable_times: tuples kept from windows: their event time is NULL or too far ahead of the clock.
@@ -82,6 +83,7 @@ class StreamSnapshot:
     running: int = 0
     inserts: int = 0
     tuples_before: int = 0
+    is_under_way: bool = False
 
     def _others(self) -> str:
         """Format the share of the tuples that matched no view; "" where all matched one."""
@@ -96,10 +98,10 @@ class StreamSnapshot:
         """Say why this run has read no tuple."""
         if self.quarantined:
             return "no tuples"
-        if not self.tuples_before:
-            return "waiting for the first rows"
-        is_under_way = self.backlog and self.state in ("running", "waiting")
-        return "the first batch since this start is running" if is_under_way else "no rows since this start"
+        since = " since this start" if self.tuples_before else ""
+        if self.is_under_way and self.state in ("running", "waiting"):
+            return f"the first batch{since} is running"
+        return f"no rows{since}" if since else "waiting for the first rows"
 
     def line(self) -> str:
         """Format the snapshot as one line for a terminal."""
@@ -214,6 +216,7 @@ def take_snapshot(status: Mapping[str, Mapping[str, Any]]) -> list[StreamSnapsho
             running=stream.get("running", 0),
             inserts=stream.get("inserts", 0),
             tuples_before=stream.get("tuples_before", 0),
+            is_under_way=stream.get("busy", False) or bool((stream.get("lag") or {}).get("backlog")),
             lost_packets=_lost_packets(stream.get("network")),
             nothing_read=nothing_read(stream),
             overflowed=tuple((view, rows) for view, rows in stream.get("overflowed", {}).items() if rows),

@@ -38,6 +38,7 @@ class JoinInput:
         columns: what is kept of a tuple.
         time: name of the event time among `columns`; None for a static table.
         or_null: names of those of `columns` that are NULL where their text raises; for others the tuple takes no part.
+        is_untimed: whether tuples of a stream take part whatever their event time is, NULL included: no other stream is joined.
     """
 
     alias: str
@@ -47,6 +48,7 @@ class JoinInput:
     columns: tuple[JoinColumn, ...]
     time: str | None
     or_null: tuple[str, ...] = ()
+    is_untimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ class Windows:
 ERROR_BOUND = "error_bound"
 #: aggregates of two columns: the value of one where the other is largest or least
 PICKING = frozenset({"max_by", "min_by"})
+#: aggregates of the tuples in which two columns are both there
+PAIRED = frozenset(
+    {"covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2"}
+    | {"regr_sxx", "regr_syy", "regr_sxy"}
+)
 #: in the place of windows: one that holds every tuple, whatever its event time
 ALL_TIME = Windows(1 << 62, 1 << 62)
 
@@ -90,7 +95,7 @@ class Aggregate:
         parameter: the fraction of a percentile, else None.
         accuracy: of a sketch: the relative standard deviation of a distinct count, the inverse of the rank error of
             a percentile; else None.
-        by: of an aggregate of `PICKING` the column that decides, else None.
+        by: of an aggregate of `PICKING` the column that decides, of one of `PAIRED` the second one, else None.
     """
 
     function: str

@@ -29,6 +29,7 @@ from penstock.spark.declaring.functions import (
     register_aggregate,
     registering,
 )
+from penstock.spark.declaring.functions_by_row import drop_by_row, register_by_row
 from penstock.spark.declaring.retaining import refuse_over_removed, retained_seconds
 from penstock.spark.declaring.rule_sets import RuleChanges
 from penstock.spark.declaring.statements import Declaring, Reconciled
@@ -306,8 +307,10 @@ class Engine:
         self._spark.udf.register(name, udf)
         self._functions[name] = guarded
         self._declaring.on_arrays.pop(name, None)
+        drop_by_row(self._spark, name)
         if udf.evalType == PythonEvalType.SQL_SCALAR_ARROW_UDF:
             self._declaring.on_arrays[name] = guarded
+            register_by_row(self._spark, name, guarded, returns)
         self._declared.doubt_mistakes()
 
     @overload

@@ -109,6 +109,7 @@ def _stream(run: Execution, query: IngestQuery, book: Mapping[str, Any]) -> dict
         "state": stream_state(known, run=book["state"]),
         "held_by": known.get("held_by", {}),
         "active": query.active,
+        "busy": query.busy,
         "batches": totals.batches,
         "tuples": totals.tuples,
         "matched": totals.matched,

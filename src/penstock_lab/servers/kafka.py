@@ -43,9 +43,17 @@ class KafkaBroker:
             taken up again.
         port: TCP port on 127.0.0.1; a free one by default.
         heap: the Java heap, as `-Xmx` takes it.
+        java_options: further options of Java.
     """
 
-    def __init__(self, jars: Path, data: Path, port: int | None = None, heap: str = "256m") -> None:
+    def __init__(
+        self,
+        jars: Path,
+        data: Path,
+        port: int | None = None,
+        heap: str = "256m",
+        java_options: Sequence[str] = (),
+    ) -> None:
         self.port = port or free_port()
         #: whether somebody may have the address already, so that the port stays
         self._is_known = port is not None
@@ -53,7 +61,14 @@ class KafkaBroker:
         self._identity = self._topics / "meta.properties"
         self._properties = data / "server.properties"
         classpath = str(jars.absolute() / "*")
-        self._java = [java_executable(), f"-Xmx{heap}", "-Dlog4j2.level=WARN", "-cp", classpath]
+        self._java = [
+            java_executable(),
+            f"-Xmx{heap}",
+            *java_options,
+            "-Dlog4j2.level=WARN",
+            "-cp",
+            classpath,
+        ]
         self._server = ServerProcess(_NAME, [*self._java, "kafka.Kafka", str(self._properties)], data)
 
     @property

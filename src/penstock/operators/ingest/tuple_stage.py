@@ -94,12 +94,12 @@ class TupleStage:
         Args:
             batch: at least the program's columns.
             satisfied: the conditions that its rows satisfy.
-            kept: bool[rows], which may be kept at all: an event time too far ahead is no time to be looked for by;
-                None: all.
+            kept: bool[rows], which may be kept at all: an event time too far ahead is no time to be looked for by. Plans whose runs
+                are untimed keep all the same. None: all.
         """
         for number, plan in enumerate(self.program.plans):
             rows = None if plan.selection is None else satisfied.rows_of(plan.selection)
-            if kept is not None:
+            if kept is not None and not plan.run.is_untimed:
                 rows = np.flatnonzero(kept) if rows is None else rows[kept[rows]]
             for name in plan.raising:
                 raised = batch.column(name).to_numpy(zero_copy_only=False)

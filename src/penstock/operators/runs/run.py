@@ -2,7 +2,7 @@
 
 A run is an uncompressed Arrow IPC file without dictionaries. A record batch is a part (see `routing.routers`), its rows
 sorted by (key, event time); behind them, in any order, the *loose* rows: those whose key or event time is NULL, which no
-search by either finds. The schema's metadata is the directory: format, key, event time, router, and of each part its rows and the span of
+search by either finds. Where the plan says so, rows without event time are found by their key (`RunPlan.is_untimed`). The schema's metadata is the directory: format, key, event time, router, and of each part its rows and the span of
 their event times.
 
 What is searched for is a number a row (`Part.keys`): the key itself where it is one whole number or time, else 32 bits
@@ -49,11 +49,13 @@ class RunPlan:
         key: the columns they are sorted by; none: by event time alone.
         time: the event time column, a timestamp in microseconds.
         router: deals them out.
+        is_untimed: whether rows without event time are no loose ones: nobody searches by it. Theirs counts as 0.
     """
 
     key: tuple[str, ...]
     time: str
     router: Router
+    is_untimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,12 @@ class Run:
         if document.get("format") != FORMAT:
             raise ValueError(f"it is a run of format {document.get('format')}, this version reads {FORMAT}")
         try:
-            self.plan = RunPlan(tuple(document["key"]), document["time"], router_of(document["router"]))
+            self.plan = RunPlan(
+                tuple(document["key"]),
+                document["time"],
+                router_of(document["router"]),
+                document.get("untimed", False),
+            )
             self.parts = {part[0]: PartSummary(*part) for part in document["parts"]}
             self.entries: tuple[int, int] | None = (
                 None if document["entries"] is None else (document["entries"][0], document["entries"][1])
@@ -167,7 +174,7 @@ class Run:
             summary,
             batch.select(self.schema.names),
             keys,
-            _numbers(batch.column(self.plan.time))[:found],
+            _times(batch.column(self.plan.time), self.plan)[:found],
             None if self.entries is None else _numbers(batch.column(ENTRY)),
             0 if self.entries is None else self.entries[0],
         )
@@ -214,8 +221,10 @@ def write_run(table: pa.Table, plan: RunPlan, sink: Any) -> int:
     loose = _loose(table, plan)
     order = _order([*_sort_words(table, plan), _word(parts * 2 + loose)])
     counts = np.bincount(parts, minlength=plan.router.parts)
-    times = _numbers(table.column(plan.time).chunk(0)) if table.num_rows else np.zeros(0, np.int64)
-    known = table.column(plan.time).is_valid().to_numpy()
+    times = _times(table.column(plan.time).chunk(0), plan) if table.num_rows else np.zeros(0, np.int64)
+    known = np.ones(table.num_rows, np.bool_)
+    if not plan.is_untimed:
+        known = table.column(plan.time).is_valid().to_numpy()
     sorted_table = table.take(pa.array(order))
     summaries, batches = [], []
     start = 0
@@ -314,6 +323,8 @@ def _write(
         "entries": entries,
         "parts": [astuple(summary) for summary in summaries],
     }
+    if plan.is_untimed:
+        directory["untimed"] = True
     schema = schema.with_metadata({_DIRECTORY: json.dumps(directory, separators=(",", ":"))})
     with pa.ipc.new_file(sink, schema, options=_UNCOMPRESSED) as writer:
         for batch in batches:
@@ -336,10 +347,18 @@ def hash_numbers(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 def _loose(table: pa.Table, plan: RunPlan) -> npt.NDArray[np.bool_]:
     loose = np.zeros(table.num_rows, np.bool_)
-    for name in (*plan.key, plan.time):
+    for name in plan.key if plan.is_untimed else (*plan.key, plan.time):
         if table.column(name).null_count:
             loose |= table.column(name).is_null().to_numpy()
     return loose
+
+
+def _times(array: pa.Array, plan: RunPlan) -> Numbers:
+    """Event times, microseconds, by which rows that are not loose are sorted."""
+    times = _numbers(array)
+    if plan.is_untimed and array.null_count:
+        times = np.where(array.is_valid().to_numpy(zero_copy_only=False), times, 0)
+    return times
 
 
 def _numbers(array: pa.Array) -> Numbers:
@@ -354,12 +373,12 @@ def _sort_words(table: pa.Table, plan: RunPlan) -> list[tuple[Words, int]]:
     """What rows of a part are sorted by, the least significant first."""
     if not table.num_rows:
         return []
-    names = [plan.time]
+    words = [_word(_times(table.column(plan.time).chunk(0), plan))]
     if HASH in table.schema.names:
-        names.append(HASH)
+        words.append(_word(_numbers(table.column(HASH).chunk(0))))
     elif plan.key:
-        names.append(plan.key[0])
-    return [_word(_numbers(table.column(name).chunk(0))) for name in names]
+        words.append(_word(_numbers(table.column(plan.key[0]).chunk(0))))
+    return words
 
 
 def _word(numbers: Numbers) -> tuple[Words, int]:

@@ -10,7 +10,7 @@ argument: a row for each group and distinct value, with the number of its occurr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
@@ -23,15 +23,18 @@ import pyarrow.compute as pc
 from penstock.errors import InputError
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.grouping import (
+    BITWISE,
     ListedPairs,
     Pairs,
     added,
+    combined_bits,
     extreme,
     first_rows,
     group_codes,
     shared_codes,
     without_nulls,
 )
+from penstock.operators.windows.moments import OF_MOMENTS, Moments
 from penstock.operators.windows.of_values import KEEPING_VALUES, from_values, without_values
 from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import SKETCHED, Sketch, estimates
@@ -46,10 +49,12 @@ ROWS = "rows"
 SELECTION = "selection"
 #: a distinct value of a table of values
 VALUE = "value"
-_MOMENTS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 #: functions a window view may use
 FUNCTIONS = (
-    frozenset({"count", "sum", "avg", "min", "max"}) | _MOMENTS | KEEPING_VALUES | SKETCHED.keys() | PICKING
+    frozenset({"count", "sum", "avg", "min", "max"})
+    | (OF_MOMENTS | KEEPING_VALUES | PICKING)
+    | SKETCHED.keys()
+    | BITWISE.keys()
 )
 _LARGEST = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)
@@ -67,18 +72,8 @@ def sum_of(argument: str) -> str:
     return f"sum:{argument}"
 
 
-def mean_of(argument: str) -> str:
-    """Column of their mean, float64."""
-    return f"mean:{argument}"
-
-
-def squares_of(argument: str) -> str:
-    """Column of the sum of squared distances from their mean, float64."""
-    return f"squares:{argument}"
-
-
 def extreme_of(function: str, argument: str) -> str:
-    """Column of their least or largest one; floating point as `ordered` integers."""
+    """Column of their least or largest one, floating point as `ordered` integers; or of their bits, int64."""
     return f"{function}:{argument}"
 
 
@@ -90,7 +85,8 @@ class Parts:
         sums: arguments that are summed and counted.
         counts: arguments that are counted only.
         extremes: ("min" or "max", argument).
-        moments: arguments whose mean and squares are kept.
+        bits: (function of `BITWISE`, argument).
+        moments: central moments of one argument or two.
         values: arguments whose single values are kept.
         sketches: sketches of arguments.
         picks: arguments of the tuples in which another column is largest or least.
@@ -99,16 +95,18 @@ class Parts:
     sums: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
     extremes: tuple[tuple[str, str], ...] = ()
-    moments: tuple[str, ...] = ()
+    moments: tuple[Moments, ...] = ()
     values: tuple[str, ...] = ()
     sketches: tuple[Sketch, ...] = ()
     picks: tuple[Pick, ...] = ()
+    bits: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, aggregates: Iterable[Aggregate]) -> Parts:
         """The parts these aggregates share."""
-        sums, counts, moments, values = (dict[str, None]() for _ in range(4))
-        extremes: dict[tuple[str, str], None] = {}
+        sums, counts, values = (dict[str, None]() for _ in range(3))
+        extremes, bits = (dict[tuple[str, str], None]() for _ in range(2))
+        moments: dict[tuple[str, ...], Moments] = {}
         sketches: dict[Sketch, None] = {}
         picks: dict[Pick, None] = {}
         for each in aggregates:
@@ -125,33 +123,38 @@ class Parts:
                 sketches[Sketch.of(each)] = None
             elif each.function in PICKING:
                 picks[Pick.of(each)] = None
+            elif each.function in BITWISE:
+                bits[each.function, each.argument] = None
+            elif each.function in OF_MOMENTS:
+                own = Moments.of(each)
+                moments[own.arguments] = own.with_those_of(moments.get(own.arguments))
             else:
                 target = (
                     sums
                     if each.function in ("sum", "avg")
-                    else moments
-                    if each.function in _MOMENTS
                     else values
                     if each.function in KEEPING_VALUES
                     else counts
                 )
                 target[each.argument] = None
-        only_counted = [name for name in counts if name not in sums and name not in moments]
+        only_counted = [name for name in counts if name not in sums and (name,) not in moments]
         return cls(
             tuple(sums),
             tuple(only_counted),
             tuple(extremes),
-            tuple(moments),
+            tuple(moments.values()),
             tuple(values),
             tuple(sketches),
             tuple(picks),
+            tuple(bits),
         )
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The columns lifted."""
-        every = [*self.sums, *self.counts, *self.moments, *self.values]
-        every += [name for _, name in self.extremes]
+        every = [*self.sums, *self.counts, *self.values]
+        every += [name for _, name in (*self.extremes, *self.bits)]
+        every += [name for each in self.moments for name in each.arguments]
         every += [sketch.argument for sketch in self.sketches]
         every += [name for pick in self.picks for name in (pick.argument, pick.by)]
         return tuple(dict.fromkeys(every))
@@ -172,36 +175,37 @@ class Parts:
             wanted.append((column, function))
             names.append(result)
 
-        for name in dict.fromkeys((*self.sums, *self.counts, *self.moments)):
+        for name in dict.fromkeys((*self.sums, *self.counts)):
             ask(name, tuples.column(name), "count", count_of(name))
         for name in self.sums:
             ask(f"sum {name}", _summable(tuples.column(name)), "sum", sum_of(name))
-        for name in self.moments:
-            real = _real(tuples.column(name))
-            ask(f"real {name}", real, "mean", mean_of(name))
-            ask(f"real {name}", real, "variance", squares_of(name))
         for function, name in self.extremes:
             ask(f"{function} {name}", ordered(tuples.column(name)), function, extreme_of(function, name))
         grouped = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
         partials = grouped.rename_columns(names)
-        for name in self.moments:
-            squares = pc.multiply(
-                partials.column(squares_of(name)), partials.column(count_of(name)).cast(pa.float64())
-            )
-            partials = _replaced(partials, squares_of(name), squares)
         for name in self.sums:
             total = partials.column(sum_of(name))
             if not pa.types.is_floating(total.type):
                 partials = _replaced(partials, sum_of(name), total.cast(_sum_type(total.type)))
-        if self.sketches or self.picks:
+        if self.sketches or self.picks or self.moments or self.bits:
             codes = _groups_of(tuples, partials, keys)
+            for moments in self.moments:
+                partials = _with(partials, moments.lift(tuples, codes, partials.num_rows))
+            pairs = ListedPairs((np.arange(len(codes)), codes), partials.num_rows)
+            for function, name in self.bits:
+                lifted = combined_bits(tuples.column(name).cast(pa.int64()), function, pairs)
+                partials = partials.append_column(extreme_of(function, name), lifted)
             for sketch in self.sketches:
                 lifted = sketch.lift(tuples.column(sketch.argument), codes, partials.num_rows)
                 partials = partials.append_column(sketch.column, lifted)
             for pick in self.picks:
-                for name, column in pick.lift(tuples, codes, partials.num_rows).items():
-                    partials = partials.append_column(name, column)
-        return partials
+                partials = _with(partials, pick.lift(tuples, codes, partials.num_rows))
+        # in the order in which stored states have them
+        alone = [each for each in self.moments if each.by is None]
+        counted = dict.fromkeys((*self.sums, *self.counts, *(each.argument for each in alone)))
+        first = [*keys, ROWS, *map(count_of, counted), *map(sum_of, self.sums)]
+        first += [name for each in alone for name in each.columns]
+        return partials.select([*first, *(name for name in partials.column_names if name not in first)])
 
     def merge(self, partials: pa.Table, keys: Sequence[str]) -> pa.Table:
         """One row for each group, from any number of partials of it."""
@@ -223,7 +227,7 @@ class Parts:
         """
         every = partials.column(ROWS)
         merged = own.append_column(ROWS, added(every, pairs))
-        for name in map(count_of, dict.fromkeys((*self.sums, *self.counts, *self.moments))):
+        for name in map(count_of, dict.fromkeys((*self.sums, *self.counts))):
             counts = partials.column(name)
             # where no argument is NULL
             same = counts.equals(every)
@@ -236,14 +240,15 @@ class Parts:
             column = extreme_of(function, name)
             merged = merged.append_column(column, extreme(partials.column(column), function, pairs))
         for pick in self.picks:
-            for name, column in pick.merge(partials, *pairs.listed, pairs.count).items():
-                merged = merged.append_column(name, column)
-        if self.moments or self.sketches:
+            merged = _with(merged, pick.merge(partials, *pairs.listed, pairs.count))
+        for moments in self.moments:
+            merged = _with(merged, moments.merge(partials, *pairs.listed, pairs.count))
+        for function, name in self.bits:
+            column = extreme_of(function, name)
+            merged = merged.append_column(column, combined_bits(partials.column(column), function, pairs))
+        if self.sketches:
             rows, cells = pairs.listed
             repeated = partials.take(pa.array(rows))
-            for name in self.moments:
-                mean, squares = _merged_moments(repeated, cells, name)
-                merged = merged.append_column(mean_of(name), mean).append_column(squares_of(name), squares)
             for sketch in self.sketches:
                 united = sketch.merge(repeated.column(sketch.column), cells, pairs.count)
                 merged = merged.append_column(sketch.column, united)
@@ -284,6 +289,8 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
             found = _fitting(merged.column(sum_of(name)), aggregate.type)
         case "avg":
             return _average(merged.column(sum_of(name)), merged.column(count_of(name)), aggregate.type)
+        case function if function in BITWISE:
+            found = merged.column(extreme_of(function, name))
         case "min" | "max":
             found = _unordered(merged.column(extreme_of(aggregate.function, name)), aggregate.type)
         case function if function in KEEPING_VALUES:
@@ -297,7 +304,7 @@ def lower(aggregate: Aggregate, merged: pa.Table, values: pa.Table | None, keys:
             # names and NULLs of parts may be said in another way
             return (found if found.type == aggregate.type else found.cast(aggregate.type)).combine_chunks()
         case _:
-            return _deviation(aggregate, merged)
+            return Moments.of(aggregate).lower(aggregate.function, merged)
     return found.cast(aggregate.type).combine_chunks()
 
 
@@ -349,9 +356,12 @@ def _sum_type(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else _WIDE
 
 
-def _real(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    # beyond 2^53 whole numbers are rounded, as Spark does
-    return values.cast(pa.float64(), safe=False)
+def _with(table: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """A table with further columns; those that it has are the same."""
+    for name, column in columns.items():
+        if name not in table.column_names:
+            table = table.append_column(name, column)
+    return table
 
 
 def _replaced(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
@@ -367,21 +377,6 @@ def _groups_of(table: pa.Table, groups: pa.Table, keys: Sequence[str]) -> npt.ND
     """The row of `groups` that each row of `table` belongs to. Arrow promises no order of groups."""
     # groups come first, each once: a group's code is its row
     return shared_codes([groups, table], keys)[1]
-
-
-def _merged_moments(partials: pa.Table, codes: Longs, name: str) -> tuple[pa.Array, pa.Array]:
-    """Means and squares of merged groups (Chan, Golub, LeVeque), by code."""
-    count = partials.column(count_of(name)).to_numpy().astype(np.float64)
-    mean, squares = (without_nulls(partials.column(each), 0.0) for each in (mean_of(name), squares_of(name)))
-    counts = np.bincount(codes, count)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.bincount(codes, count * mean) / counts
-        apart = np.where(count > 0, count * (mean - means[codes]) ** 2, 0.0)
-    nothing = counts == 0
-    return (
-        pa.array(means, mask=nothing),
-        pa.array(np.bincount(codes, squares + apart), mask=nothing),
-    )
 
 
 def _average(total: pa.ChunkedArray, count: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -405,17 +400,6 @@ def _unordered(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     bits = without_nulls(values, 0)
     numbers = np.where(bits < 0, bits ^ _LARGEST, bits).view(np.float64)
     return pa.chunked_array([pa.array(numbers, mask=values.is_null().to_numpy(zero_copy_only=False))])
-
-
-def _deviation(aggregate: Aggregate, merged: pa.Table) -> pa.Array:
-    assert aggregate.argument is not None, "moments have an argument"
-    count = merged.column(count_of(aggregate.argument)).to_numpy()
-    squares = without_nulls(merged.column(squares_of(aggregate.argument)), 0.0)
-    divisor = count - 1 if aggregate.function.endswith("samp") else count
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = squares / divisor
-    found = np.sqrt(variance) if aggregate.function.startswith("stddev") else variance
-    return pa.array(found, mask=divisor < 1)
 
 
 def _from_values(aggregate: Aggregate, merged: pa.Table, values: pa.Table, keys: Sequence[str]) -> pa.Array:

@@ -18,6 +18,9 @@ from penstock.kernels.spreading import add_limbs, add_up, take_extremes
 
 Longs = npt.NDArray[np.int64]
 
+#: functions of the bits of whole numbers
+BITWISE = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
+
 _LARGEST = 2**63 - 1
 #: a table of so many places a row, and some, is faster than a hash table
 _PLACES_A_ROW, _FEW_PLACES = 8, 1 << 10
@@ -121,6 +124,23 @@ def extreme(column: pa.ChunkedArray, function: str, pairs: Pairs) -> pa.Array:
     known = np.zeros(count, np.int64)
     pairs.add(is_there.astype(np.int64), known)
     return pa.array(extremes, mask=known == 0)
+
+
+def combined_bits(column: pa.ChunkedArray, function: str, pairs: Pairs) -> pa.Array:
+    """The bits of all numbers of a cell, int64, NULL where all are; see `added`.
+
+    Args:
+        column: int64.
+        function: one of `BITWISE`.
+        pairs: see `added`.
+    """
+    rows, cells = pairs.listed
+    is_there = column.is_valid().to_numpy()[rows]
+    rows, cells = rows[is_there], cells[is_there]
+    combine = BITWISE[function]
+    found = np.full(pairs.count, combine.identity, np.int64)
+    combine.at(found, cells, without_nulls(column, 0)[rows])
+    return pa.array(found, mask=np.bincount(cells, minlength=pairs.count) == 0)
 
 
 def without_nulls(column: pa.ChunkedArray, instead: float) -> npt.NDArray[Any]:

@@ -9,6 +9,7 @@ and any dependence of the values on lateness, for whatever aggregates the view h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +23,11 @@ from penstock.operators.windows.aggregates import (
     VALUE,
     count_of,
     extreme_of,
-    mean_of,
-    squares_of,
     sum_of,
 )
 from penstock.operators.windows.flattening import flattened
-from penstock.operators.windows.grouping import group_codes, shared_codes, without_nulls
+from penstock.operators.windows.grouping import BITWISE, group_codes, shared_codes, without_nulls
+from penstock.operators.windows.moments import Moments
 from penstock.operators.windows.of_values import KEEPING_VALUES
 from penstock.operators.windows.picks import Pick
 from penstock.operators.windows.sketches import Sketch, running
@@ -80,7 +80,6 @@ class WindowHistory:
         # several views look at one history
         self._known_sums: dict[str, _BeforeAndWhole] = {}
         self._known_values: dict[str, _ValueHistory] = {}
-        self._known_moments: dict[str, tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]] = {}
 
     def of_groups(self, column: str) -> Ints:
         """int64[groups]: a column that is the same in all rows of a group."""
@@ -144,8 +143,10 @@ class WindowHistory:
             case "approx_count_distinct" | "approx_percentile":
                 rows = np.split(self._order, self._segments[1:-1])
                 return running(aggregate, self.partials.column(Sketch.of(aggregate).column), rows)
-            case _:
-                return self._running_deviation(aggregate, name)
+            case function if function in BITWISE:
+                return self._running_bits(function, name)
+            case function:
+                return Moments.of(aggregate).running(function, self.partials, self._order, self._segments)
 
     def _running_pick(self, pick: Pick) -> _BeforeAndWhole:
         """A pick by the best rank before each row."""
@@ -166,31 +167,18 @@ class WindowHistory:
         )
         return early, final
 
-    def _running_deviation(self, aggregate: Aggregate, name: str) -> tuple[Floats, Floats]:
-        found = []
-        for n, first, second in zip(*self._moments(name), strict=True):
-            with np.errstate(invalid="ignore", divide="ignore"):
-                divisor = n - 1 if aggregate.function.endswith("samp") else n
-                variance = np.maximum(second - first**2 / n, 0) / np.where(divisor > 0, divisor, np.nan)
-            found.append(np.sqrt(variance) if aggregate.function.startswith("stddev") else variance)
-        return found[0], found[1]
-
-    def _moments(self, name: str) -> tuple[_BeforeAndWhole, _BeforeAndWhole, _BeforeAndWhole]:
-        """Running count, sum and sum of squares of an argument, centred on each group's first mean: squares of far
-        values would cancel."""
-        if name not in self._known_moments:
-            count, mean, squares = (
-                _floats(self.partials, column)[self._order]
-                for column in (count_of(name), mean_of(name), squares_of(name))
-            )
-            moved = mean - mean[self._segments[:-1]][self._codes]
-            first, second = count * moved, squares + count * moved**2
-            self._known_moments[name] = (
-                sums_before(count, self._segments),
-                sums_before(first, self._segments),
-                sums_before(second, self._segments),
-            )
-        return self._known_moments[name]
+    def _running_bits(self, function: str, name: str) -> _BeforeAndWhole:
+        """The bits of the rows before each row; NaN where there is no number yet."""
+        column, combine = self.partials.column(extreme_of(function, name)), BITWISE[function]
+        bits = without_nulls(column, 0)[self._order]
+        is_there = column.is_valid().to_numpy()[self._order]
+        bits[~is_there] = combine.identity
+        early, final = np.full(len(bits), combine.identity), np.empty(len(bits), np.int64)
+        for first, end in pairwise(self._segments.tolist()):
+            so_far = combine.accumulate(bits[first:end])
+            early[first + 1 : end], final[first:end] = so_far[:-1], so_far[-1:]
+        before, every = sums_before(is_there.astype(np.float64), self._segments)
+        return np.where(before > 0, early, np.nan), np.where(every > 0, final, np.nan)
 
     def _values_of(self, argument: str) -> _ValueHistory | None:
         """The single values of an argument, None where there never were any."""

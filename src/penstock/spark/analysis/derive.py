@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from penstock.operators.ingest.derived import NULL, RAISED, WORD_CODES, DerivedLayout
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.gate import boxed, computed, tried
+from penstock.spark.analysis.rows_alone import rows_alone
 
 #: with more packed codes than this, code that Spark fuses is too long for HotSpot to compile
 FUSED_CODES = 32
@@ -20,9 +21,9 @@ FUSED_CODES = 32
 def derive(df: DataFrame, derived: Sequence[Derived]) -> DataFrame:
     """Adds derived columns to a frame, and the error columns of those that may raise.
 
-    A row that makes an expression with an `error_column` raise gets NULL and True there; the job
-    goes on. Python functions inside an expression, and what they are given, run before and outside
-    of its try form: what is raised there stops the job.
+    A row that makes an expression with an `error_column` raise gets NULL and True there; the job goes on. So does a row at which a
+    user's function raises, see `rows_alone`. What a function is given is computed before and outside of the try form: what is raised
+    there stops the job, as a function does that takes iterators.
     """
     if not derived:
         return df
@@ -71,7 +72,7 @@ def _scalars(context: SparkContext, derived: tuple[Derived, ...]) -> tuple[list[
             scalars.append(computed(spark, each.expression).alias(each.name))
             values.append(F.col(_quoted(each.name)))
         else:
-            scalars.append(boxed(spark, each.expression).alias(each.name))
+            scalars.append(boxed(spark, rows_alone(spark, each.expression)).alias(each.name))
             values.append(F.col(_quoted(each.name)).getField("v").alias(each.name))
     return scalars, values
 
@@ -93,7 +94,10 @@ def _packed(context: SparkContext, layout: DerivedLayout) -> tuple[list[Column],
 
 
 def _code(spark: SparkSession, boolean: Derived) -> Column:
-    code = f"coalesce(CAST(({boolean.expression}\n) AS BIGINT), {NULL}L)"
+    expression = boolean.expression
+    if boolean.error_column is not None:
+        expression = rows_alone(spark, expression)
+    code = f"coalesce(CAST(({expression}\n) AS BIGINT), {NULL}L)"
     if boolean.error_column is None:
         return computed(spark, code)
     return F.coalesce(tried(spark, code), F.lit(RAISED).cast("bigint"))

@@ -73,7 +73,7 @@ def compile_demands(
             columns=tuple(PaneColumn(names[text], name, types[text]) for text, name in demand.columns),
             raising=_errors(derived, (text for text, name in demand.columns if name not in demand.or_null)),
             or_null=_errors(derived, (text for text, name in demand.columns if name in demand.or_null)),
-            run=RunPlan(demand.key, demand.time, router_of(demand.router)),
+            run=RunPlan(demand.key, demand.time, router_of(demand.router), demand.is_untimed),
         )
         _check(demand, plan, host)
         plans.append(plan)

@@ -182,7 +182,7 @@ class CutLane(Lane):
 
     def is_complete_for(self, view: str) -> bool:
         """Likewise; a view that is stopped is not."""
-        return self.is_complete and view not in self.stopped
+        return self.is_complete and view not in self.stopped.names
 
     def figures_before(self, cut: Cut) -> Mapping[str, Any]:
         """What the manifest of the cut before says of it; {} of the first one."""

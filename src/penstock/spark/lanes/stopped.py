@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.settings import Settings
 from penstock.spark.recovery.causes import Cause, cause_of
@@ -22,6 +22,30 @@ _CANCELLED = "SPARK_JOB_CANCELLED"
 
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
+
+
+class Place(NamedTuple):
+    """An operator and a view of it. While a view is redefined, an old and a new operator may answer it in one cut."""
+
+    operator: int
+    view: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of the views of a cut.
+
+    Attributes:
+        replaced: those that are dropped, or defined otherwise.
+        answered: those that are answered.
+        failed: those that could not be answered, with the cause.
+        kept_rows: groups that wait, by view that is not answered; views without such groups may be left out.
+    """
+
+    replaced: Collection[Place] = ()
+    answered: Collection[Place] = ()
+    failed: Mapping[Place, Cause] = field(default_factory=dict)
+    kept_rows: Mapping[Place, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +85,24 @@ class StoppedViews:
         self._events = events
         self._is_endless = is_endless
         #: replaced, never changed
-        self._views: Mapping[str, _Stopped] = {}
+        self._views: Mapping[Place, _Stopped] = {}
 
-    def __contains__(self, view: str) -> bool:
-        return view in self._views
+    def __contains__(self, place: Place) -> bool:
+        return place in self._views
+
+    @property
+    def places(self) -> list[Place]:
+        """The views, each with the operator that is stopped."""
+        return list(self._views)
 
     @property
     def names(self) -> list[str]:
-        """The views."""
-        return list(self._views)
+        """The names of the views."""
+        return [place.view for place in self._views]
 
-    def is_due(self, view: str) -> bool:
+    def is_due(self, place: Place) -> bool:
         """Whether a view is answered by the next cut: it is not stopped, or its wait is over."""
-        known = self._views.get(view)
+        known = self._views.get(place)
         return known is None or time.monotonic() >= known.due
 
     @property
@@ -92,59 +121,52 @@ class StoppedViews:
         """What was recorded of those that this run does not try again."""
         return [each.retries.failed for each in self._views.values() if each.retries.failed is not None]
 
-    def remember(self, view: str, kept_rows: int) -> None:
+    def remember(self, place: Place, kept_rows: int) -> None:
         """A run before has stopped a view: it is tried at once."""
-        self._put(view, _Stopped(self._retries(view), time.monotonic(), kept_rows))
+        self._put(place, _Stopped(self._retries(place), time.monotonic(), kept_rows))
 
-    def stop(self, view: str, cause: Cause, kept_rows: int = 0) -> None:
-        """A view could not be answered.
+    def retain(self, places: Collection[Place]) -> None:
+        """Forgets all others: they are not among what was published."""
+        self._views = {place: each for place, each in self._views.items() if place in places}
 
-        Args:
-            view: its name.
-            cause: why.
-            kept_rows: groups that wait for it.
-        """
-        known = self._views.get(view)
-        retries = self._retries(view) if known is None else known.retries
-        self._put(view, _Stopped(retries, math.inf, kept_rows))
-        retry = retries.count(cause)
-        self._put(
-            view,
-            _Stopped(retries, math.inf if retry is None else time.monotonic() + retry.seconds, kept_rows),
-        )
+    def settle(self, settled: Settled) -> None:
+        """Goes by what came of views in a cut that is published, and records it: first what is over, then what fails."""
+        gone = {place: each for place, each in self._views.items() if place in settled.replaced}
+        self._views = {place: each for place, each in self._views.items() if place not in gone}
+        for place, each in gone.items():
+            fields = {"stream": self._stream, "part": self._part, "lane": self._lane, "view": place.view}
+            self._events.record("view_left", **fields, kept_rows=each.kept_rows)
+        for place in settled.answered:
+            self._answered(place)
+        for place, cause in settled.failed.items():
+            self._stop(place, cause, settled.kept_rows.get(place, 0))
+        for place, rows in settled.kept_rows.items():
+            if place not in settled.failed:
+                known = self._views[place]
+                self._put(place, _Stopped(known.retries, known.due, rows))
 
-    def keep(self, view: str, kept_rows: int) -> None:
-        """More groups wait for a view that is not due."""
-        known = self._views[view]
-        self._put(view, _Stopped(known.retries, known.due, kept_rows))
-
-    def answered(self, view: str) -> None:
-        """A view is answered; nothing happens if it was not stopped."""
-        known = self._views.get(view)
+    def _answered(self, place: Place) -> None:
+        known = self._views.get(place)
         if known is not None:
-            self._views = {name: each for name, each in self._views.items() if name != view}
+            self._views = {other: each for other, each in self._views.items() if other != place}
             known.retries.succeeded()
 
-    def forget(self, views: Collection[str]) -> None:
-        """Records that these are dropped, or defined otherwise, if they were stopped: they are tried as any other."""
-        gone = {name: each for name, each in self._views.items() if name in views}
-        self._views = {name: each for name, each in self._views.items() if name not in gone}
-        for view, each in gone.items():
-            fields = {"stream": self._stream, "part": self._part, "lane": self._lane, "view": view}
-            self._events.record("view_left", **fields, kept_rows=each.kept_rows)
+    def _stop(self, place: Place, cause: Cause, kept_rows: int) -> None:
+        known = self._views.get(place)
+        retries = self._retries(place) if known is None else known.retries
+        self._put(place, _Stopped(retries, math.inf, kept_rows))
+        retry = retries.count(cause)
+        due = math.inf if retry is None else time.monotonic() + retry.seconds
+        self._put(place, _Stopped(retries, due, kept_rows))
 
-    def retain(self, views: Collection[str]) -> None:
-        """Forgets all others: what stopped them was not published."""
-        self._views = {name: each for name, each in self._views.items() if name in views}
+    def _put(self, place: Place, stopped: _Stopped) -> None:
+        self._views = {**self._views, place: stopped}
 
-    def _put(self, view: str, stopped: _Stopped) -> None:
-        self._views = {**self._views, view: stopped}
-
-    def _retries(self, view: str) -> Retries:
+    def _retries(self, place: Place) -> Retries:
         def details() -> dict[str, Any]:
-            known = self._views.get(view)
+            known = self._views.get(place)
             kept = {"kept_rows": known.kept_rows} if known is not None and known.kept_rows else {}
-            return {"lane": self._lane, "view": view, **kept}
+            return {"lane": self._lane, "view": place.view, **kept}
 
         return Retries(
             self._stream,

@@ -13,7 +13,8 @@ from penstock.spark.storage.codec import Codec
 class TupleDemand:
     """Tuples of a stream that a reader of its log asks for.
 
-    Those whose event time is too far ahead of the clock, and of the stream's own time, are not kept, as in windows, and are counted.
+    Those whose event time is too far ahead of the clock, and of the stream's own time, are not kept, as in windows, and are counted;
+    but for `is_untimed`.
 
     Attributes:
         condition: Spark SQL over the stream's columns; tuples are wanted where it is true. None: all are.
@@ -23,6 +24,7 @@ class TupleDemand:
         time: name of the event time column, a TIMESTAMP or TIMESTAMP_NTZ.
         router: deals the tuples out, see `routers.Router.document`; its columns are among `columns`.
         or_null: names of columns that are NULL where their expression raises: the tuple is kept, and counted all the same.
+        is_untimed: whether tuples without event time, or with one too far ahead, are kept as any other and found by their key.
     """
 
     condition: str | None
@@ -31,6 +33,7 @@ class TupleDemand:
     time: str
     router: Mapping[str, Any]
     or_null: tuple[str, ...] = ()
+    is_untimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

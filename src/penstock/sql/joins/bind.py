@@ -142,12 +142,14 @@ def bind_join(
     matched_by = {name for key in keys for name in key.columns if name is not None}
     matched_by |= {name for each in conditions.comparisons for name in (each.left, each.right)}
     of_optional = read if is_full else [*read, *map(quote, matched_by)]
+    is_untimed = sum(each is not None for each in times) == 1
     found = [
         _input(
             number,
             time,
             kept,
             conditions,
+            is_untimed and time is not None,
             None if optional is None else of_optional if number == optional else read,
         )
         for number, time in enumerate(times)
@@ -253,7 +255,12 @@ def _check_outputs(outputs: Sequence[Output], schema: pa.Schema, kept: KeptColum
 
 
 def _input(
-    number: int, time: str | None, kept: KeptColumns, conditions: JoinConditions, read: Sequence[str] | None
+    number: int,
+    time: str | None,
+    kept: KeptColumns,
+    conditions: JoinConditions,
+    is_untimed: bool,
+    read: Sequence[str] | None,
 ) -> JoinInput:
     """An input.
 
@@ -262,6 +269,7 @@ def _input(
         time: its event time, a column that is kept.
         kept: what is kept of all of them.
         conditions: what they are joined by.
+        is_untimed: whether its event time does not matter.
         read: of an outer join what is told of joined rows, for its optional input also the columns by which it matches: a tuple for
             which anything else raises has no partner, and stays. None: a tuple for which something raises is in no row.
     """
@@ -285,6 +293,7 @@ def _input(
         kept.of(number),
         time,
         tuple(matching),
+        is_untimed,
     )
 
 

@@ -152,7 +152,7 @@ def parse_tree(clause: Clause) -> exp.Expression:
     try:
         return parse_expression(clause.text)
     except ParseError as error:
-        raise clause.error(SqlError, "This is not an expression.", *_place_of(error, clause.text)) from None
+        raise clause.error(SqlError, _message_of(error), *_place_of(error, clause.text)) from None
 
 
 def refuse(tree: exp.Expression, clause: Clause, refused: Mapping[type[exp.Expr], str], windows: str) -> None:
@@ -404,6 +404,14 @@ def unqualified(script: str, tokens: Sequence[Token], qualifier: str) -> Clause:
         width = dot.end + 1 - name.start
         text = text[: name.start - start] + " " * width + text[dot.end + 1 - start :]
     return Clause(text, script, start)
+
+
+def _message_of(error: ParseError) -> str:
+    """What is wrong with an expression that sqlglot does not parse."""
+    described = error.errors[0].get("description") if error.errors else None
+    if (described or "").startswith(("Required keyword", "The number of provided arguments")):
+        return "The function that ends here takes another number of arguments; DISTINCT of several is not supported."
+    return "This is not an expression."
 
 
 def _place_of(error: ParseError, text: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
-from penstock.plan.windows import PICKING
+from penstock.plan.windows import PAIRED, PICKING
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
 from penstock.sql.text.literals import number
@@ -50,6 +50,15 @@ AGGREGATES = {
     "collect_set": "collect_set",
     "collect_list": "collect_list",
     "array_agg": "collect_list",
+    **{name: name for name in sorted(PAIRED)},
+    "regr_count": "count",
+    "regr_avgx": "avg",
+    "regr_avgy": "avg",
+    "skewness": "skewness",
+    "kurtosis": "kurtosis",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
+    "bit_xor": "bit_xor",
 }
 #: functions of the distinct values of their argument -> Spark's, with DISTINCT
 DISTINCT = {"count_distinct": "count", "sum_distinct": "sum", "avg_distinct": "avg"}
@@ -62,27 +71,29 @@ _DISTINCT = {
     "max": "max",
     "collect_set": "collect_set",
     "collect_list": "collect_set",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
 }
+#: functions of the tuples in which both arguments are there that are another function of one argument: the place of it
+_OF_ONE = {"regr_count": 0, "regr_avgy": 0, "regr_avgx": 1}
 #: functions of a condition that are the least or largest of its values: Spark's name of them, which takes BOOLEAN alone
 _OF_CONDITIONS = {"bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or"} | dict.fromkeys(
     ("some", "any"), "bool_or"
 )
 ALLOWED_AGGREGATES = (
     "Allowed aggregates: COUNT(*), COUNT(x), COUNT(DISTINCT x), SUM, AVG or MEAN, MIN, MAX, MAX_BY(x, y), MIN_BY(x, y), STDDEV, STDDEV_POP, "
-    "VARIANCE, VAR_POP, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
+    "VARIANCE, VAR_POP, SKEWNESS, KURTOSIS, CORR(x, y), COVAR_POP(x, y), COVAR_SAMP(x, y), REGR_SLOPE(y, x) and the other REGR_ functions, "
+    "BIT_AND, BIT_OR, BIT_XOR, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
     "APPROX_PERCENTILE(x, p[, accuracy]), COUNT_IF, BOOL_AND or EVERY, BOOL_OR or SOME or ANY, ANY_VALUE, MODE, "
     "COLLECT_SET, COLLECT_LIST or ARRAY_AGG, with FILTER (WHERE condition); SUM(DISTINCT x), AVG(DISTINCT x)."
 )
 
 #: Spark's other aggregate functions
 _OTHERS = frozenset(
-    {"approx_top_k", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg"}
-    | {"bitmap_construct_agg", "bitmap_or_agg", "corr"}
-    | {"count_min_sketch", "covar_pop", "covar_samp", "first", "first_value", "grouping"}
-    | {"grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kurtosis", "last"}
-    | {"last_value", "listagg", "percentile_cont", "percentile_disc", "regr_avgx"}
-    | {"regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy"}
-    | {"regr_syy", "skewness", "string_agg", "try_avg", "try_sum"}
+    {"approx_top_k", "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "count_min_sketch"}
+    | {"first", "first_value", "grouping", "grouping_id", "histogram_numeric", "hll_sketch_agg"}
+    | {"hll_union_agg", "last", "last_value", "listagg", "percentile_cont", "percentile_disc"}
+    | {"string_agg", "try_avg", "try_sum"}
 )
 #: other ways to aggregate, to be said where one is refused
 _INSTEAD = {
@@ -103,8 +114,8 @@ class AggregateCall:
     Attributes:
         function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
             MEDIAN, "count_distinct" for COUNT(DISTINCT x); of the user's its name in upper case.
-        arguments: Spark SQL texts: none for COUNT(*), two for MAX_BY and MIN_BY, one of Spark's other functions, one or more of
-            the user's. `FILTER (WHERE c)` is part of each: `CASE WHEN c THEN x END`.
+        arguments: Spark SQL texts: none for COUNT(*), two for those of `PICKING` and `PAIRED`, one of Spark's other functions, one or
+            more of the user's. `FILTER (WHERE c)` is part of each: `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
         accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
             a percentile; else None.
@@ -223,11 +234,11 @@ class _Reader:
         distinct = self._quantifier(found)
         function = AGGREGATES[self.name]
         if distinct:
-            if function not in _DISTINCT or self.name == "count_if":
+            if function not in _DISTINCT or self.name == "count_if" or self.name in _OF_ONE:
                 raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
             function = _DISTINCT[function]
-        if function in PICKING:
-            return self._picked(function, found, condition)
+        if function in PICKING or function in PAIRED or self.name in _OF_ONE:
+            return self._of_two(function, found, condition)
         accuracy = self._accuracy(found)
         parameter = self._parameter(found)
         if len(found) != 1:
@@ -241,13 +252,15 @@ class _Reader:
         spark = _OF_CONDITIONS.get(self.name, "")
         return AggregateCall(function, own, parameter, accuracy, self._place(), spark=spark)
 
-    def _picked(self, function: str, found: list[tuple[int, int]], condition: str | None) -> AggregateCall:
-        """A call with the argument that decides; both are NULL where the condition does not hold."""
+    def _of_two(self, function: str, found: list[tuple[int, int]], condition: str | None) -> AggregateCall:
+        """A call with two arguments; both are NULL where the condition does not hold."""
         if len(found) != 2:
-            raise self._unsupported(
-                f"{self.name.upper()} takes two arguments, the value and what decides, not {len(found)}."
-            )
+            what = ", the value and what decides" if function in PICKING else ""
+            raise self._unsupported(f"{self.name.upper()} takes two arguments{what}, not {len(found)}.")
         texts = [str(self._argument(*each, distinct=False)) for each in found]
+        if self.name in _OF_ONE:
+            place = _OF_ONE[self.name]
+            texts = [f"CASE WHEN CAST({texts[1 - place]} AS DOUBLE) IS NOT NULL THEN {texts[place]} END"]
         if condition is not None:
             # the value too: where the condition does not hold, it may raise
             texts = [f"CASE WHEN {condition} THEN {each} END" for each in texts]

@@ -160,7 +160,7 @@ class WindowBinder:
                     result,
                     call.parameter,
                     call.accuracy,
-                    names[own[1]] if call.function in PICKING else None,
+                    names[own[1]] if len(own) == 2 else None,
                 )
                 for call, own, result in called
                 if not call.is_users

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from penstock.plan.rankings import DENSE_RANK, RANK, ROW_NUMBER, OrderKey, RankedPlan
-from penstock.plan.windows import Aggregate
+from penstock.plan.windows import PICKING, Aggregate
 from penstock.spark.analysis.gate import boxed, computed, tried
 from penstock.spark.analysis.grouping_sets import keys_by_sets
 from penstock.spark.recovery.messages import quoted
@@ -173,7 +173,11 @@ def _call(aggregate: Aggregate) -> str:
     """An aggregate in Spark SQL."""
     argument = "1" if aggregate.argument is None else quoted(aggregate.argument)
     if aggregate.by is not None:
-        return _pick(aggregate.function, argument, quoted(aggregate.by))
+        by = quoted(aggregate.by)
+        is_pick = aggregate.function in PICKING
+        return (
+            _pick(aggregate.function, argument, by) if is_pick else f"{aggregate.function}({argument}, {by})"
+        )
     if aggregate.function in _DISTINCT:
         return f"{_DISTINCT[aggregate.function]}(DISTINCT {argument})"
     if aggregate.function in _DECIDED:

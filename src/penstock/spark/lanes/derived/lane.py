@@ -27,11 +27,12 @@ from penstock.spark.lanes.derived.revisions import revised, revised_whole
 from penstock.spark.lanes.derived.stream import DerivedStream
 from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
-from penstock.spark.lanes.stopped import divided
+from penstock.spark.lanes.stopped import Place, Settled, divided
 from penstock.spark.log.entries import Entry
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.staged import BatchFiles
+from penstock.spark.recovery.causes import Cause
 from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, joined, moments, timed
 from penstock.spark.results.window_rows import MadeResults
 from penstock.spark.results.window_schemas import (
@@ -114,8 +115,6 @@ class DerivedLane(LaneOverView):
         assert not isinstance(derived.source, RunningSource), "views over running views have a live lane"
         self._source = derived.source
         self._rows = PublishedRows()
-        #: by view that failed its operator
-        self._failing: dict[str, int] = {}
 
     def answer(self, cut: Cut, store: BatchFiles) -> CutAnswer:
         """Answers the windows of each view that the cut's entries are about."""
@@ -165,14 +164,17 @@ class DerivedLane(LaneOverView):
             answered.append(view)
 
         views = list(map(Answered.of, cut.orders["views"]))
-        self._forget_replaced(views)
+        failed: dict[Place, Cause] = {}
         for view in views:
             # one that is left out is compared as a whole by the cut that answers it
-            if self.stopped.is_due(view.name):
-                _, failed = divided(lambda some: answer(*some), [view], was_tried=was_tried)
-                for _, cause in failed:
-                    self.stopped.stop(view.name, cause)
-                    self._failing[view.name] = view.operator
+            if self.stopped.is_due(_place(view)):
+                _, sick = divided(lambda some: answer(*some), [view], was_tried=was_tried)
+                failed |= {_place(each): cause for each, cause in sick}
+        settled = Settled(
+            replaced=set(self.stopped.places).difference(map(_place, views)),
+            answered=list(map(_place, answered)),
+            failed=failed,
+        )
         return CutAnswer(
             staged,
             {
@@ -181,21 +183,13 @@ class DerivedLane(LaneOverView):
                 _OPERATORS: [view.operator for view in answered],
                 _PROGRESS: asdict(progress),
                 _LEFT_OUT: [
-                    view.operator for view in views if view.name in self.stopped and view not in answered
+                    view.operator
+                    for view in views
+                    if view not in answered and (_place(view) in self.stopped or _place(view) in failed)
                 ],
             },
-            done=partial(self._published, [view.name for view in answered]),
+            done=partial(self.stopped.settle, settled),
         )
-
-    def _forget_replaced(self, views: Sequence[Answered]) -> None:
-        """Lets views that are defined otherwise than those that failed be tried as any other."""
-        now = {view.name: view.operator for view in views}
-        self._failing = {name: own for name, own in self._failing.items() if now.get(name) == own}
-        self.stopped.forget([name for name in self.stopped.names if name not in self._failing])
-
-    def _published(self, answered: Sequence[str]) -> None:
-        for view in answered:
-            self.stopped.answered(view)
 
     def _touched(self, beneath: RowsBeneath, windows: Windows, entries: Iterable[Entry]) -> set[int]:
         """Ends of the windows that rows lie in which the entries bring."""
@@ -248,6 +242,10 @@ class DerivedLane(LaneOverView):
         published = read_published(self.context.layout, self.name)
         paths = published.paths(self.context.layout, self.name, view_kind(view.operator, view.name))
         return self._rows.read(paths, result_schema(bound), _END, due.ends())
+
+
+def _place(view: Answered) -> Place:
+    return Place(view.operator, view.name)
 
 
 def _of_windows(rows: pa.Table, ends: Set[int]) -> pa.Table:

@@ -117,6 +117,7 @@ def demand_of(plan: JoinPlan, grid: Grid, runs: KeptRuns) -> TupleDemand:
         time=asked.time,
         router=router_of_input(plan, grid, runs.input).document(),
         or_null=asked.or_null,
+        is_untimed=asked.is_untimed,
     )
 
 

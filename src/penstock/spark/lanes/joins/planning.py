@@ -18,6 +18,7 @@ from penstock.control.events import JoinBound, JoinMeasured
 from penstock.control.policies.join_choices import join_policy
 from penstock.control.policies.output_rate import JoinStanding, SwitchSettings
 from penstock.operators.joins.tuples import InputRuns, RunSlice
+from penstock.operators.runs.run import Part
 from penstock.optimizer.join_measures import JoinMeasures, StepCount, Work, equal_pairs
 from penstock.plan.joins import JoinOrder, JoinPlan
 from penstock.settings import Settings
@@ -114,7 +115,8 @@ class JoinPlanner:
         for each, own in runs.items():
             tuples[each.input] = _rows(own.new)
             sizes[each.input] = _rows(own.old)
-        middles = {each.input: _middle(own.new) for each, own in runs.items() if tuples[each.input]}
+        found = {each.input: _middle(own.new) for each, own in runs.items() if tuples[each.input]}
+        middles = {number: middle for number, middle in found.items() if middle is not None}
         passed = [self._passed(number, count, middles) for number, count in enumerate(tuples)]
         self._middles |= middles
         measures = JoinMeasures(
@@ -159,12 +161,17 @@ def _rows(slices: Sequence[RunSlice]) -> int:
     return sum(part.rows - part.loose for each in slices for part in each.run.parts.values())
 
 
-def _middle(slices: Sequence[RunSlice]) -> float:
-    """The median event time of tuples, seconds: one ahead of its time moves it by a place."""
-    parts = (each.run.part(number) for each in slices for number in each.run.parts)
-    return (
-        float(np.median(np.concatenate([part.times for part in parts if part is not None]))) / _MICROSECONDS
-    )
+def _middle(slices: Sequence[RunSlice]) -> float | None:
+    """The median event time of tuples, seconds: one ahead of its time moves it by a place. None where none has one."""
+    parts = ((each.run.part(number), each.run.plan.time) for each in slices for number in each.run.parts)
+    times = np.concatenate([_known_times(part, name) for part, name in parts if part is not None])
+    return float(np.median(times)) / _MICROSECONDS if len(times) else None
+
+
+def _known_times(part: Part, name: str) -> npt.NDArray[np.int64]:
+    """The event times of a part's tuples that are not loose and have one, int64 microseconds."""
+    column = part.tuples.column(name)[: len(part.times)]
+    return part.times[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else part.times
 
 
 def _sample(runs: InputRuns, rng: np.random.Generator) -> npt.NDArray[np.int64]:

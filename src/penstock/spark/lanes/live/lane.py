@@ -27,8 +27,9 @@ from penstock.spark.lanes.derived.views import Answered
 from penstock.spark.lanes.lane import LaneContext, LaneInput
 from penstock.spark.lanes.live.changes import LiveView, of_operator
 from penstock.spark.lanes.live.task import LiveTask, Work
+from penstock.spark.lanes.stopped import Place
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
-from penstock.spark.lanes.windows.making import Made, Place, ResultMaking
+from penstock.spark.lanes.windows.making import Made, ResultMaking
 from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.lanes.windows.state_report import told_of
 from penstock.spark.log.entries import Entry

@@ -20,8 +20,9 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane
 from penstock.spark.lanes.cuts import Cut
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.lanes.running.shard_task import RunningTask
+from penstock.spark.lanes.stopped import Place
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
-from penstock.spark.lanes.windows.making import Made, Place, ResultMaking
+from penstock.spark.lanes.windows.making import Made, ResultMaking
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardCell
 from penstock.spark.lanes.windows.state_report import told_of

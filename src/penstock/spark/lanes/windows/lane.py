@@ -20,8 +20,9 @@ from penstock.spark.lanes.cut_lane import CutAnswer, CutLane, Spent
 from penstock.spark.lanes.cuts import Cut, Reach
 from penstock.spark.lanes.history.corrections import Corrections
 from penstock.spark.lanes.lane import LaneContext
+from penstock.spark.lanes.stopped import Place
 from penstock.spark.lanes.windows.listed_state import ListedState, ListedStates
-from penstock.spark.lanes.windows.making import Place, ResultMaking
+from penstock.spark.lanes.windows.making import ResultMaking
 from penstock.spark.lanes.windows.programs import WindowPrograms
 from penstock.spark.lanes.windows.shard_task import ShardCell, ShardReport, ShardTask
 from penstock.spark.lanes.windows.standing import final_of, progress_of, standing_of

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.spark.lanes.cells import CellJobs
-from penstock.spark.lanes.stopped import StoppedViews, divided
+from penstock.spark.lanes.stopped import Place, Settled, StoppedViews, divided
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.staged import BatchFiles, Staged, WrittenFile
 from penstock.spark.recovery.causes import Cause
@@ -31,13 +31,6 @@ from penstock.sql.windows.bind import BoundWindow
 
 #: files up to so many times as large as what follows them are merged with it
 _RATIO = 4
-
-
-class Place(NamedTuple):
-    """An operator and a view of it."""
-
-    operator: int
-    view: str
 
 
 class _File(NamedTuple):
@@ -140,10 +133,10 @@ class ResultMaking:
         """
         document = WAITING_ROWS.read(self._document)
         self._waiting = {} if document is None else dict(map(_read, document["views"]))
-        self._stopped.retain([place.view for place in self._waiting])
+        self._stopped.retain(self._waiting.keys())
         for place, each in self._waiting.items():
-            if place.view not in self._stopped:
-                self._stopped.remember(place.view, each.rows)
+            if place not in self._stopped:
+                self._stopped.remember(place, each.rows)
         store = self._layout.log_store
         listed = {file.name for each in self._waiting.values() for file in each.files}
         below = name_below(self._layout.checkpoint, self._folder)
@@ -181,25 +174,30 @@ class ResultMaking:
             Exception: Spark failed for a cause that has nothing to do with views.
         """
         before = {place: each for place, each in self._waiting.items() if place in wanted}
-        self._stopped.forget([place.view for place in self._waiting if place not in wanted])
         raw: dict[Place, list[StagedResults]] = {}
         for each in staged:
             if each.raw:
                 raw.setdefault(Place(each.operator, each.view), []).append(each)
-        tried = {place for place in (*raw, *before) if self._stopped.is_due(place.view)}
+        tried = {place for place in (*raw, *before) if self._stopped.is_due(place)}
         attempted = self._attempt(raw, before, tried, store, was_tried=was_tried)
-        waits = {place for place in (*raw, *before) if place not in tried or place in attempted.failed}
+        left = {place for place in (*raw, *before) if place not in tried or place in attempted.failed}
+        waits = left.intersection(wanted)
         counts = _counted(
-            [each for each in staged if not (each.raw and Place(each.operator, each.view) in waits)],
+            [each for each in staged if not (each.raw and Place(each.operator, each.view) in left)],
             [before[place] for place in before if place not in waits],
             [place.view for place in before if place not in waits],
             attempted.made,
         )
         now = {
             place: self._kept(place, before.get(place), raw.get(place, ()), store, progress)
-            for place in waits
+            for place in sorted(waits)
         }
-        self._tell(now, attempted.failed)
+        settled = Settled(
+            replaced=self._waiting.keys() - before.keys(),
+            answered=tried - left,
+            failed={place: cause for place, cause in attempted.failed.items() if place in waits},
+            kept_rows={place: each.rows for place, each in now.items()},
+        )
         names = {file.name for each in now.values() for file in each.files}
         gone = [file.name for each in self._waiting.values() for file in each.files if file.name not in names]
         is_changed = bool(now or self._waiting)
@@ -210,7 +208,7 @@ class ResultMaking:
             progress={place.view: each.progress for place, each in now.items()},
             puts={self._document: WAITING_ROWS.stamped({"views": listed})} if is_changed and now else {},
             deletes=[self._document] if is_changed and not now else [],
-            committed=partial(self._committed, now, gone, [place.view for place in tried - waits]),
+            committed=partial(self._committed, now, gone, settled),
         )
 
     def _attempt(
@@ -233,7 +231,7 @@ class ResultMaking:
             files += [each for place in places for each in raw.get(place, ()) if each.left]
             return make_results(self._spark, files, lambda each: self._views(each.operator)[each.view], store)
 
-        sound = [place for place in raw if place in tried and place.view not in self._stopped]
+        sound = [place for place in raw if place in tried and place not in self._stopped]
         for places in ([sound] if sound else []) + [[place] for place in tried if place not in sound]:
             answers, failed = divided(make, places, was_tried=was_tried)
             found.made += [each for answer in answers for each in answer]
@@ -276,18 +274,10 @@ class ResultMaking:
             files.append(_File(name, sum(table.num_rows for table in tables), len(content)))
         return Waiting(tuple(files), counts, kept)
 
-    def _tell(self, now: Mapping[Place, Waiting], failed: Mapping[Place, Cause]) -> None:
-        for place, each in now.items():
-            if place in failed:
-                self._stopped.stop(place.view, failed[place], each.rows)
-            else:
-                self._stopped.keep(place.view, each.rows)
-
-    def _committed(self, now: Mapping[Place, Waiting], gone: Sequence[str], answered: Sequence[str]) -> None:
+    def _committed(self, now: Mapping[Place, Waiting], gone: Sequence[str], settled: Settled) -> None:
         self._waiting = now
         self._delete(gone)
-        for view in answered:
-            self._stopped.answered(view)
+        self._stopped.settle(settled)
 
     def _delete(self, names: Any) -> None:
         self._layout.log_store.delete(
