@@ -219,6 +219,7 @@ class UngroupedError(SqlError):
         message, text, start, end: see `SqlError`.
         column: its name.
         source: the table or view after FROM.
+        keys: the columns in GROUP BY: the name of each, and where it begins and ends, counted from `start`.
     """
 
     def __init__(
@@ -229,9 +230,11 @@ class UngroupedError(SqlError):
         end: int = 0,
         column: str = "",
         source: str = "",
+        keys: Sequence[tuple[str, int, int]] = (),
     ) -> None:
         self.column = column
         self.source = source
+        self.keys = tuple(keys)
         super().__init__(message, text, start, end)
 
 

@@ -119,6 +119,11 @@ def test_a_constant_that_raises_is_said_to(host: SparkExpressionHost) -> None:
     assert (one, two) == (1, 2)
     assert isinstance(raised, Raised)
     assert "'x'" in raised.message
+    _, divided = host.constants(["1", "1 / 0"])
+    assert isinstance(divided, Raised)
+    assert divided.message == (
+        "Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead."
+    )
 
 
 def test_what_is_null_where_all_columns_are(spark: SparkSession) -> None:

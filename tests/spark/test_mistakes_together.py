@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.errors import MistakesError, SqlError, UnknownNameError
+from penstock.errors import DuplicateNameError, MistakesError, SqlError, UnknownNameError
 from penstock.spark.engine import Engine
 
 pytestmark = pytest.mark.spark
@@ -116,6 +116,7 @@ def test_a_column_that_does_not_exist_is_not_said_to_lack_a_group(
         "CREATE VIEW v1 AS SELECT cty, count(*) AS k FROM orders GROUP BY city;",
         "CREATE VIEW v2 AS SELECT b.numbr, window(b.at, '1 day') AS w FROM big b GROUP BY w;",
         "CREATE VIEW v3 AS SELECT id, count(*) AS k FROM orders GROUP BY city;",
+        "CREATE VIEW v5 AS SELECT city, count(*) AS k FROM orders GROUP BY id, upper(town);",
     )
     with pytest.raises(MistakesError) as raised:
         Engine(spark).execute(table + "".join(views))
@@ -124,10 +125,21 @@ def test_a_column_that_does_not_exist_is_not_said_to_lack_a_group(
         "Column cty does not exist; did you mean city? Existing columns of orders: id, city, at",
         "Column numbr does not exist; did you mean number? Existing columns of big: number, city",
         "id is neither grouped nor aggregated. Add it to GROUP BY, or aggregate it.",
+        "Column town does not exist. Existing columns of orders: id, city, at",
     ]
+    unknown = raised.value.mistakes[-1]
+    assert isinstance(unknown, SqlError)
+    assert unknown.text[unknown.start : unknown.end] == "town"
     engine = Engine(spark).execute(table + views[0])
     with pytest.raises(UnknownNameError, match=r"Column numbr does not exist; did you mean number\?"):
         engine.view("v4", "SELECT numbr, count(*) AS k FROM big GROUP BY city")
+
+
+def test_a_view_with_the_name_of_a_table_is_told_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"CREATE TABLE orders (id INT, amount INT) USING csv OPTIONS (path '{tmp_path}');"
+    for name in ("orders", "ORDERS"):
+        with pytest.raises(DuplicateNameError, match=f"^{name} exists already. Names are case-insensitive"):
+            Engine(spark).execute(f"{table} CREATE VIEW {name} AS SELECT id FROM orders;")
 
 
 def test_a_later_script_replaces_a_view_of_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from engine_cases import put_file
 from joined_inputs import wait
 from penstock.errors import InputError, StreamFailedError
 from penstock.monitor.folder import folder_status
+from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
 from penstock.spark.results.read import results
@@ -173,6 +174,32 @@ def test_what_is_told_of_a_refreshed_view(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.long
+def test_a_static_table_of_which_no_record_fits_is_a_problem(spark: SparkSession, tmp_path: Path) -> None:
+    write_orders(tmp_path / "orders", 0, range(40))
+    (tmp_path / "towns").mkdir()
+    (tmp_path / "towns" / "1.csv").write_text("k0,a,b\nk1,c,d\n")
+    text = (
+        f"{script(tmp_path, {})}; CREATE TABLE towns (k STRING, town STRING) USING csv "
+        f"OPTIONS (path '{tmp_path / 'towns'}', static 'true'); "
+        "CREATE VIEW placed AS SELECT /*+ REFRESH('1 minute') */ o.k, t.town FROM orders o LEFT JOIN towns t ON o.k = t.k"
+    )
+    engine = Engine(spark).execute(text)
+    assert any("the table declares 2 columns" in each for each in engine.warnings if "towns: " in each)
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now()) as run:
+        assert run.await_termination(300)
+        (read,) = run.events("static_table_read")
+    reason = "malformed csv record: 3 fields, 2 columns"
+    assert (read["rows"], read["malformed"]) == (0, {reason: 2})
+    (problem,) = problem_lines(folder_status(tmp_path / "out"))
+    assert problem.startswith(f"static table towns: NO ROWS: 2 records set aside, all: {reason}. ")
+    (tmp_path / "towns" / "2.csv").write_text("k0,a\n")
+    with engine.start(tmp_path / "out", trigger=Trigger.available_now()) as run:
+        assert run.await_termination(300)
+        assert run.events("static_table_read")[-1]["rows"] == 1
+    (problem,) = problem_lines(folder_status(tmp_path / "out"))
+    assert problem.startswith(f"static table towns: 2 records set aside, all: {reason}: penstock")
+
+
 def test_a_redefined_view_keeps_its_tuples(spark: SparkSession, tmp_path: Path) -> None:
     first = {"some": "SELECT /*+ REFRESH('1 second') */ k, v FROM orders WHERE v > 40"}
     second = {"some": "SELECT /*+ REFRESH('1 second') */ DISTINCT k, v FROM orders WHERE v > 30"}

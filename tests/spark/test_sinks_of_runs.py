@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -118,3 +120,45 @@ def test_rows_of_a_running_view_go_on_behind_the_end_of_the_stream(
             assert rows(in_spark(spark, tmp_path / "totals")) == rows(run.results("totals"))
     (counted,) = in_spark(spark, tmp_path / "totals").selectExpr("sum(n)").first()
     assert counted == 900
+
+
+def test_changes_of_a_left_join_are_netted_by_equal_rows(spark: SparkSession, tmp_path: Path) -> None:
+    def feed(name: str, number: int, *rows: tuple[int | None, int]) -> None:
+        (tmp_path / name).mkdir(exist_ok=True)
+        moments = pa.array([(1_700_000_000 + second) * 1_000_000 for _, second in rows])
+        times = moments.cast(pa.timestamp("us", "UTC"))
+        table = pa.table({"k": pa.array([key for key, _ in rows], pa.int64()), "ts": times})
+        pq.write_table(table, tmp_path / name / f"{number}.parquet")
+
+    tables = "".join(
+        f"CREATE TABLE {name} (k BIGINT, ts TIMESTAMP) USING parquet OPTIONS (path '{tmp_path / name}', event_time 'ts');"
+        for name in ("l", "r")
+    )
+    text = (
+        f"{tables} CREATE TABLE lake USING delta OPTIONS (path '{tmp_path / 'lake'}', mode 'changes');"
+        "CREATE VIEW pairs AS SELECT l.k, r.k AS other FROM l LEFT JOIN r "
+        "ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL 9 SECONDS; INSERT INTO lake SELECT * FROM pairs;"
+    )
+    feed("l", 0, (1, 100), (2, 100), (1, 100), (3, 100), (None, 100))
+    feed("r", 0, (2, 101))
+    for number in range(2):
+        with (
+            Engine(spark)
+            .execute(text)
+            .start(tmp_path / "out", trigger=Trigger.available_now(ended=True)) as run
+        ):
+            assert run.await_termination(300)
+            changes, expected = run.changes("pairs"), rows(run.results("pairs"))
+            assert changes.columns == ["k", "other", "op"]
+            told = rows(changes)
+        if not number:
+            feed("r", 1, (1, 105), (1, 106))
+    found = in_spark(spark, tmp_path / "lake")
+    assert found.columns == ["k", "other", "op"]
+    assert rows(found) == told
+    found.createOrReplaceTempView("netted")
+    net = spark.sql(
+        "SELECT k, other, count_if(op = 'insert') - count_if(op = 'delete') AS n FROM netted GROUP BY ALL HAVING n > 0"
+    )
+    assert found.where("op = 'delete'").count() == 2
+    assert rows(net.selectExpr("k", "other", "explode(sequence(1L, n))").drop("col")) == expected

@@ -13,8 +13,10 @@ from pyspark import SparkContext
 
 from penstock.errors import CheckpointError, SinkFailedError, StoreFailedError, StreamFailedError
 from penstock.settings import Settings
+from penstock.spark.analysis.expressions import first_sentence
 from penstock.spark.lanes.deadlines.failures import window_cause
 from penstock.spark.recovery.causes import cause_of, cause_of_text
+from penstock.spark.recovery.messages import first_line
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.storage.events import EventLog
 
@@ -291,6 +293,17 @@ def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
         _try(tmp_path, attempts, most=3)
     assert attempts.made == 1
     assert '"kind":"run_failed"' in (tmp_path / "events.jsonl").read_text()
+
+
+def test_spark_s_advice_to_turn_its_errors_off_is_left_out() -> None:
+    trace = (
+        "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor "
+        'being 0 and return NULL instead. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. SQLSTATE: 22012'
+    )
+    for told in (cause_of_text(trace).told, first_line(ValueError(trace)), first_sentence(trace)):
+        assert "Use `try_divide`" in told
+        assert "return NULL instead." in told
+        assert "ansi" not in told
 
 
 class _Jvm:

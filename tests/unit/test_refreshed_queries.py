@@ -20,6 +20,16 @@ def read(text: str) -> RefreshedQuery:
     return query
 
 
+@pytest.mark.parametrize("fault", ["WHERE city = 'Bern;", "WHERE (k > 3;", "/* never ended", "`"])
+def test_what_is_not_closed_later_hides_no_remedy(fault: str) -> None:
+    text = f"CREATE VIEW a AS SELECT k FROM b; CREATE VIEW c AS SELECT * FROM d NATURAL JOIN e; CREATE VIEW f AS SELECT k FROM g {fault}"
+    place = text.index("NATURAL")
+    query = refreshable(text, place)
+    assert query is not None
+    assert query.text == "SELECT /*+ REFRESH('1 minute') */ * FROM d NATURAL JOIN e"
+    assert may_be_refreshed(UnsupportedError("no", text, place, place + 7))
+
+
 @pytest.mark.parametrize(
     ("text", "sources"),
     [

@@ -13,7 +13,8 @@ from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.figures import length, moment
 from penstock.monitor.live import follow
 from penstock.monitor.news import News, event_line
-from penstock.monitor.snapshot import take_lanes, take_snapshot
+from penstock.monitor.snapshot import LaneSnapshot, take_lanes, take_snapshot
+from penstock.monitor.stream_faults import lost_rows
 from penstock.monitor.troubles import TroubleSnapshot, trouble_words
 
 
@@ -182,6 +183,29 @@ def test_a_view_that_fails_is_printed_at_once_and_then_once_a_minute(monkeypatch
     ]
 
 
+def test_only_lines_that_have_changed_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("penstock.monitor.live.time.monotonic", lambda: now[0])
+    printed = StringIO()
+
+    def read() -> list[LaneSnapshot]:
+        rows = {"busy": now[0], "quiet": 3 if now[0] < 18 else 4, "over": 7}
+        return [
+            LaneSnapshot(name, ((name, f"{count:.0f} rows"),), None, "", None) for name, count in rows.items()
+        ]
+
+    def wait(_: float) -> bool:
+        now[0] += 5
+        return now[0] >= 25
+
+    follow(Console(file=printed), read, wait)
+    told = [line.removeprefix("view ") for line in printed.getvalue().splitlines()]
+    assert told == [
+        *("busy: 5 rows", "quiet: 3 rows", "over: 7 rows"),
+        *("busy: 10 rows", "busy: 15 rows", "busy: 20 rows", "quiet: 4 rows", "busy: 25 rows"),
+    ]
+
+
 def test_a_script_with_nothing_to_answer_is_warned_of() -> None:
     assert list(unused({"orders": ["large"], "clicks": []})) == [
         "no view reads stream clicks; add a view or remove the table"
@@ -334,3 +358,52 @@ def test_lines_name_the_view_whose_rows_a_lane_reads() -> None:
 def test_a_line_names_a_sink_once() -> None:
     began = {"kind": "sink_began", "time": "", "sink": "out.large", "view": "large", "begin": "earliest"}
     assert event_line(began).endswith("sink out.large: begun (begin earliest)")
+
+
+def test_tuples_without_an_event_time_are_left_out_of_windows_and_joins() -> None:
+    told = list(lost_rows({"null_event_times": 25, "future_event_times": 1}, 3))
+    assert told == [
+        "left out of windows and joins: 25 tuples whose event time is NULL",
+        "left out of windows and joins: 1 tuple whose event time is too far ahead of the clock",
+    ]
+    (snapshot,) = take_snapshot(
+        {
+            "orders": {
+                **dict.fromkeys(
+                    ("views", "selections", "inserts", "running", "batches", "tuples", "matched"), 0
+                ),
+                **{"quarantined": {}, "errors": {}, "windows": {}, "sequence": None, "pairs": 0},
+                **{
+                    "unusable_times": 12,
+                    "tuples_per_second": 2.0,
+                    "evaluations_per_tuple": None,
+                    "state": "waiting",
+                },
+            }
+        }
+    )
+    assert snapshot.line().endswith(
+        " | 12 tuples left out of windows and joins (event time NULL or in the future)"
+    )
+
+
+def test_the_line_of_a_static_table_counts_its_rows_and_what_was_set_aside() -> None:
+    def line(**fields: Any) -> str:
+        event = {
+            "kind": "static_table_read",
+            "time": "",
+            "lane": "joins.1",
+            "table": "cities",
+            "version": "a",
+        }
+        return event_line({**event, **fields}).partition("static table cities: ")[2]
+
+    reason = "malformed csv record: 3 fields, 2 columns"
+    assert line(rows=0, malformed={reason: 6}) == f"0 rows; 6 records set aside: {reason}"
+    assert line(rows=1_200, malformed={}) == "1,200 rows"
+    assert line(malformed={}) == "read"
+    many = {f"reason {number}": number for number in (1, 5, 2, 4, 3)}
+    assert line(rows=1, malformed=many) == (
+        "1 row; 5 records set aside: reason 5; 4 records set aside: reason 4; 3 records set aside: reason 3; "
+        "3 records set aside for other reasons"
+    )

@@ -512,6 +512,39 @@ def test_a_join_view_tells_of_its_static_tables_and_which_are_lost(layout: Layou
         assert "static table custs: 3 rows" in block
 
 
+def test_static_tables_whose_records_do_not_fit_are_problems(layout: Layout) -> None:
+    views = {name: {"streams": ["orders"], "lanes": [number]} for number, name in enumerate(("pairs", "few"))}
+    CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})
+    log = EventLog(layout.events)
+
+    def read(lane: int, rows: int, **malformed: int) -> list[str]:
+        counts = {f"malformed csv record: {reason}": count for reason, count in malformed.items()}
+        log.record(
+            "static_table_read",
+            lane=f"joins.{lane}",
+            table="cities",
+            rows=rows,
+            malformed=counts,
+            version="a",
+        )
+        told = problem_lines(folder_status(layout.output))
+        return [line.replace("\N{NO-BREAK SPACE}", " ") for line in told if "cities" in line]
+
+    command = f"penstock quarantine {layout.output} cities"
+    (line,) = read(0, 0, fields=6)
+    assert line == (
+        "static table cities: NO ROWS: 6 records set aside, all: malformed csv record: fields. Compare the options sep and "
+        f"header, and the declared columns, with a line of the file: {command}"
+    )
+    assert "\n  static table cities: NO ROWS: " in "\n".join(status_lines(folder_status(layout.output)))
+    (line,) = read(1, 3, fields=6, type=1)
+    assert line == (
+        f"static table cities: 7 records set aside, most: malformed csv record: fields: {command}"
+    ), "another view's condition leaves rows"
+    assert read(0, 0) != []
+    assert read(1, 3) == []
+
+
 def test_a_join_view_tells_how_its_order_stands_and_which_it_had(layout: Layout) -> None:
     views = {"pairs": {"streams": ["orders"], "lanes": [3]}}
     CATALOG.replace(layout.catalog, {"streams": {"orders": {}}, "views": views})

@@ -45,6 +45,15 @@ def test_columns_are_compared_with_a_csv_header(tmp_path: Path, header: str, tol
     assert table_warnings(_table("csv", f"path '{tmp_path}'")) == []
 
 
+def test_static_tables_are_checked_as_streams_are(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id,city,amount,since\n1,2,3,4\n")
+    (warning,) = table_warnings(_table("csv", f"path '{tmp_path}', static 'true'"), is_static=True)
+    assert "have 4 fields, and the table declares 3 columns: Penstock will set such records aside." in warning
+    (tmp_path / "none").mkdir()
+    (warning,) = table_warnings(_table("csv", f"path '{tmp_path / 'none'}', static 'true'"), is_static=True)
+    assert warning == f"{tmp_path / 'none'} has no files yet; a join with the table waits for the first one"
+
+
 def test_other_separators_and_compressed_files_are_read(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "1.csv.gz", "wt") as file:
         file.write("'id';'amount';'city'\n")

@@ -51,7 +51,7 @@ def _follow_plainly(
     wait: Callable[[float], bool],
     news: Callable[[], Sequence[str]],
 ) -> None:
-    shown: list[Snapshot] = []
+    shown: list[str] = []
     failing: dict[str, float] = {}
     last = time.monotonic()
     ended = False
@@ -66,10 +66,11 @@ def _follow_plainly(
             due = [each for each in troubles if now - failing.get(each.key, -AGAIN_SECONDS) >= AGAIN_SECONDS]
             failing = {each.key: failing.get(each.key, now) for each in troubles}
             failing |= {each.key: now for each in due}
-            others = [each for each in snapshots if each not in troubles]
-            for each in (*due, *(others if others != shown else ())):
-                console.print(each.line(), soft_wrap=True, highlight=False, markup=False)
-            shown = others
+            lines = [each.line() for each in snapshots if each not in troubles]
+            changed = [line for line in lines if line not in shown]
+            for line in (*(each.line() for each in due), *changed):
+                console.print(line, soft_wrap=True, highlight=False, markup=False)
+            shown = lines
 
 
 def _tell(console: Console, news: Callable[[], Sequence[str]]) -> None:

@@ -37,16 +37,39 @@ def nothing_read(stream: Mapping[str, Any]) -> str:
     reasons: Mapping[str, int] = stream.get("quarantined") or {}
     if stream.get("tuples") or not reasons:
         return ""
-    most = max(reasons, key=lambda reason: reasons[reason])
+    most = _most(reasons)
     sample = (stream.get("samples") or {}).get(most) or {}
-    text = " ".join((most, str(sample.get("reason") or ""), str(stream.get("aside") or "")))
-    remedy = next((told for pattern, told in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _ANY)
+    remedy = _remedy(most, str(sample.get("reason") or ""), str(stream.get("aside") or ""))
     count = sum(reasons.values())
     if sample.get("origin"):
         most = f"{most} (for example {sample['origin']})"
     what = "the only record so far was" if count == 1 else f"all {count:,} records so far were"
     why = most if len(reasons) == 1 else f"most for: {most}"
     return f"NOTHING READ: {what} set aside, {why}. {remedy}"
+
+
+def static_aside(table: Mapping[str, Any]) -> str:
+    """Format how many records of a static table were set aside, and why most were; "" where none was.
+
+    Args:
+        table: its counts `rows` (that take part in the view) and `malformed` (records by reason).
+    """
+    reasons: Mapping[str, int] = table.get("malformed") or {}
+    if not reasons:
+        return ""
+    most = _most(reasons)
+    count = counted(sum(reasons.values()), "record")
+    told = f"{count} set aside, {'all' if len(reasons) == 1 else 'most'}: {most}"
+    return told if table.get("rows") != 0 else f"NO ROWS: {told}. {_remedy(most)}"
+
+
+def _most(reasons: Mapping[str, int]) -> str:
+    return max(reasons, key=lambda reason: reasons[reason])
+
+
+def _remedy(*texts: str) -> str:
+    text = " ".join(texts)
+    return next((told for pattern, told in _REMEDIES if re.search(pattern, text, re.IGNORECASE)), _ANY)
 
 
 def overflow_words(rows: int) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 
 from penstock.monitor.book import MEASURED
 from penstock.monitor.deadlines import REPEATED
-from penstock.monitor.figures import clock, shortened, source_words, view_words, views_words
+from penstock.monitor.figures import clock, counted, shortened, source_words, view_words, views_words
 from penstock.monitor.troubles import AGAIN_SECONDS, seconds_of
 
 #: views that a line names at the most
 _NAMED = 3
+#: reasons that the line of a static table names at the most
+_REASONS = 3
 #: fields of an event that its line leaves out: the line says them in words, or they describe the inside of the engine
 _SILENT = frozenset(
     [
@@ -108,7 +110,7 @@ _WORDS = {
     "script_followed": "the run follows the script again",
     "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
-    "event_times_unusable": "tuples without a usable event time, left out of windows",
+    "event_times_unusable": "tuples without a usable event time, left out of windows and joins",
     "event_times_ahead": "event times too far ahead of the clock; they do not advance the stream's time",
     "clock_behind": "this machine's clock is behind the stream; Penstock uses the stream's time",
     "joins_changed": "join views changed",
@@ -137,6 +139,8 @@ _WORDS = {
 def event_line(event: Mapping[str, Any]) -> str:
     """Format an event of `events.jsonl` as a line to read."""
     kind = str(event.get("kind"))
+    if kind == "static_table_read":
+        return " ".join((clock(event.get("time")), f"{_subject(event)}: {_read_words(event)}"))
     what = _WORDS.get(kind, kind.replace("_", " "))
     subject = _subject(event)
     told = event.get("told") or event.get("reason")
@@ -151,6 +155,22 @@ def event_line(event: Mapping[str, Any]) -> str:
     if told:
         line += f": {told}"
     return f"{line} ({', '.join(fields)})" if fields else line
+
+
+def _read_words(event: Mapping[str, Any]) -> str:
+    """What reading a static table came to: '0 rows; 6 records set aside: malformed csv record: 3 fields, 2 columns'."""
+    rows, reasons = event.get("rows"), event.get("malformed") or {}
+    ordered = sorted(reasons.items(), key=lambda each: -each[1])
+    parts = [
+        _WORDS["static_table_read"] if rows is None else counted(rows, "row"),
+        *(
+            f"{counted(count, 'record')} set aside: {shortened(reason)}"
+            for reason, count in ordered[:_REASONS]
+        ),
+    ]
+    if rest := ordered[_REASONS:]:
+        parts.append(f"{counted(sum(count for _, count in rest), 'record')} set aside for other reasons")
+    return "; ".join(parts)
 
 
 def _subject(event: Mapping[str, Any]) -> str:

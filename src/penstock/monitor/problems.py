@@ -11,7 +11,7 @@ from typing import Any
 from penstock.monitor.admission import admission_lines
 from penstock.monitor.book import Document
 from penstock.monitor.figures import counted, view_words
-from penstock.monitor.lost import nothing_read, overflow_words
+from penstock.monitor.lost import nothing_read, overflow_words, static_aside
 from penstock.monitor.promises import Promise
 from penstock.monitor.stream_faults import lost_rows, refused_views, source_faults
 from penstock.monitor.troubles import open_troubles, seconds_of, sink_words, trouble_words
@@ -30,6 +30,8 @@ def problem_lines(document: Document) -> Iterator[str]:
     lost = {name: told for name, stream in streams.items() if (told := nothing_read(stream))}
     for name, told in lost.items():
         yield f"stream {name}: {told}"
+    output = shlex.quote(document["output"])
+    yield from _of_statics(document["views"], output)
     is_over = document["state"] in ("stopped", "dead")
     if is_over or document["state"] in ("running", "starting"):
         last = seconds_of(document.get("time"))
@@ -48,7 +50,6 @@ def problem_lines(document: Document) -> Iterator[str]:
         if not view.get("dropped"):
             yield from _of_view(name, view)
     yield from islice(admission_lines(document["views"]), 1, None)
-    output = shlex.quote(document["output"])
     for name, stream in streams.items():
         yield from _of_records(name, stream, output, is_named=name in lost)
 
@@ -84,15 +85,31 @@ def _of_view(name: str, view: Mapping[str, Any]) -> Iterator[str]:
         yield f"{view_words(name)}: overloaded, most of its windows miss their deadline"
     if standing.get("failing"):
         yield f"{view_words(name)}: most of its windows fail"
-    for table, known in (view.get("tables") or {}).items():
-        if lost := known.get("lost"):
-            yield f"static table {table} is lost; its last version remains in use: {lost['reason']}"
     if view.get("raised"):
         yield f"{view_words(name)}: a condition failed, {counted(view['raised'], 'joined row')} left out"
     if overflowed := overflow_words(view.get("overflowed", 0)):
         yield f"{view_words(name)}: {overflowed}"
     if left_out := view.get("left_out"):
         yield f"{view_words(name)}: {counted(left_out, 'tuple')} left out, as their sessions were final for longer than history_seconds"
+
+
+def _of_statics(views: Mapping[str, Mapping[str, Any]], output: str) -> Iterator[str]:
+    """The static tables that are lost, and those of which records were set aside; each once, whatever views read it."""
+    lost: dict[str, None] = {}
+    read: dict[str, Mapping[str, Any]] = {}
+    for view in views.values():
+        for table, known in (view.get("tables") or {}).items() if not view.get("dropped") else ():
+            if told := known.get("lost"):
+                lost[f"static table {table} is lost; its last version remains in use: {told['reason']}"] = (
+                    None
+                )
+            # views with other conditions have other rows of it
+            read[table] = max(read.get(table, known), known, key=lambda each: each.get("rows") or 0)
+    for table, known in sorted(read.items(), key=lambda each: each[1].get("rows") != 0):
+        if aside := static_aside(known):
+            command = f"penstock quarantine {output} {table}".replace(" ", UNBROKEN)
+            yield f"static table {table}: {aside.rstrip('.')}: {command}"
+    yield from lost
 
 
 def _of_records(name: str, stream: Mapping[str, Any], output: str, *, is_named: bool) -> Iterator[str]:

@@ -148,7 +148,7 @@ class StreamSnapshot:
             parts.append(f"{counted(self.files_passed_over, 'name')} skipped: not a file")
         if self.unusable_times:
             parts.append(
-                f"{counted(self.unusable_times, 'tuple')} left out of windows (event time NULL or in the future)"
+                f"{counted(self.unusable_times, 'tuple')} left out of windows and joins (event time NULL or in the future)"
             )
         if self.errors:
             parts.append(f"{counted(self.errors, 'expression error')} in {self.raising}")

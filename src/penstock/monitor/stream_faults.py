@@ -53,4 +53,4 @@ def lost_rows(stream: Mapping[str, Any], most: int) -> Iterator[str]:
         ("future_event_times", "is too far ahead of the clock"),
     ):
         if stream.get(count):
-            yield f"left out of windows: {counted(stream[count], 'tuple')} whose event time {why}"
+            yield f"left out of windows and joins: {counted(stream[count], 'tuple')} whose event time {why}"

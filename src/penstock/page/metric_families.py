@@ -115,7 +115,7 @@ STREAMS = (
     counter("penstock_unreadable_rows", "Rows of files that could not be read.", "rows_set_aside"),
     Family(
         "penstock_unusable_event_times",
-        "Tuples left out of windows, because their event time is NULL or too far ahead of the clock.",
+        "Tuples left out of windows and joins, because their event time is NULL or too far ahead of the clock.",
         _unusable,
         ("cause",),
         is_counter=True,

@@ -125,7 +125,7 @@ class Run:
     def changes(self, view: str, definition: int | None = None) -> DataFrame:
         """Return every revision of every row of a window view, with `revision`, `coverage`, `slack`, `is_final` and `op`.
 
-        Of a view that LEFT JOINs a stream: the rows published and those withdrawn later, with `op`.
+        Of a view that LEFT JOINs a stream: the rows published and those withdrawn later, with `op`; a `delete` has the values of its `insert`.
 
         Args:
             view: the view's name.

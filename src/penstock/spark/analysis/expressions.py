@@ -44,6 +44,7 @@ from penstock.spark.analysis.gate import (
 from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
 from penstock.spark.analysis.schemas import spark_schema
+from penstock.spark.recovery.messages import without_bypass
 from penstock.sql.script.dialects import instead_of
 
 _Answer = TypeVar("_Answer")
@@ -428,7 +429,7 @@ def _place(error: PySparkException, text: str, before: int) -> tuple[int, int]:
 
 def first_sentence(message: str) -> str:
     """Spark's message without condition name, SQLSTATE, plan and query text."""
-    line = re.split(r"\s*SQLSTATE: |\n", message.strip(), maxsplit=1)[0]
+    line = re.split(r"\s*SQLSTATE: |\n", without_bypass(message).strip(), maxsplit=1)[0]
     return re.sub(r"^\[[\w.]+\]\s*", "", line)
 
 

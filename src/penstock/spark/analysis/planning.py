@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from penstock.errors import SqlError
 from penstock.spark.analysis.catalyst import java_class, unlogged
+from penstock.spark.recovery.messages import without_bypass
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.literals import string
 
@@ -102,7 +103,7 @@ def _of_pattern(pattern: str) -> str:
 def _reason(message: str) -> str:
     """Spark's reason in one line, without its class, its stack and the marks of a regular expression."""
     kind, text = java.groups() if (java := _JAVA_REASON.search(message)) else ("", message)
-    told = " ".join(text.partition("SQLSTATE")[0].split())
+    told = " ".join(without_bypass(text.partition("SQLSTATE")[0]).split())
     if kind == "PatternSyntaxException":
         return f"invalid regular expression: {told}"
     return told.partition("] ")[2] if told.startswith("[") else told

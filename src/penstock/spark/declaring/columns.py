@@ -14,7 +14,9 @@ from penstock.sql.windows.query import WindowQuery
 
 
 def with_columns(declared: Declared, error: InputError) -> InputError:
-    """Return what is wrong with a column that is not grouped: that it does not exist, where that is so; any other mistake as it is.
+    """Return what is wrong with a column that is not grouped: that it, or one in GROUP BY, does not exist, where that is so.
+
+    Any other mistake is returned as it is.
 
     Args:
         declared: what is declared.
@@ -23,11 +25,14 @@ def with_columns(declared: Declared, error: InputError) -> InputError:
     if not isinstance(error, UngroupedError):
         return error
     columns = _columns(declared, error.source)
-    if not columns or error.column.upper() in {each.upper() for each in columns}:
-        return error
-    listed = f"Existing columns of {error.source}"
-    unknown = UnknownNameError.among("Column", error.column, columns, listed)
-    return unknown.at(error.text, error.start, error.end)
+    known = {each.upper() for each in columns}
+    named = [(error.column, 0, error.end - error.start), *error.keys]
+    for name, start, end in named if known else ():
+        if name.upper() not in known:
+            listed = f"Existing columns of {error.source}"
+            unknown = UnknownNameError.among("Column", name, columns, listed)
+            return unknown.at(error.text, error.start + start, error.start + end)
+    return error
 
 
 def _columns(declared: Declared, source: str) -> Sequence[str]:

@@ -283,6 +283,9 @@ class Declaring:
             self.views(trial, {each.name: each for each in beneath})
             try:
                 self.views(trial, {view.name: view})
+            except DuplicateNameError:
+                # why it is set apart, which is told already
+                return
             except InputError as error:
                 mistakes.add(placed(error, view))
 
@@ -409,6 +412,7 @@ class Declaring:
                 whole = filled(table)
                 if is_static(whole):
                     staged.statics[table.name] = open_static(self._spark, whole)
+                    staged.warnings[table.name] = table_warnings(whole, is_static=True)
                 else:
                     retain_table(staged, whole)
                     source = open_table(self._spark, whole, self._settings)

@@ -28,7 +28,7 @@ from penstock.errors import (
     StoreFailedError,
     StreamFailedError,
 )
-from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line
+from penstock.spark.recovery.messages import COLON, COLON_TOLD, first_line, without_bypass
 
 SESSION_ENDED = "session_ended"
 STOPPED_OUTSIDE = "stopped_outside"
@@ -252,7 +252,7 @@ def _cause_of(error: BaseException) -> Cause:
 
 def cause_of_text(text: str) -> Cause:
     """The cause that a trace speaks of, Java's or Python's or one within the other."""
-    return _cause_by(_RULES, text)
+    return _cause_by(_RULES, without_bypass(text))
 
 
 def _cause_in_sink(sink: SinkFailedError, chain: list[BaseException]) -> Cause:

@@ -9,11 +9,21 @@ COLON = re.compile(r"Relative path in absolute URI: ([^\n]+)")
 COLON_TOLD = "Spark cannot read a file whose name has a colon; rename the file"
 
 
+#: Spark's advice to read faults as NULL, which Penstock refuses
+_BYPASS = re.compile(r"\s*If necessary,? set [^\n]*? to bypass this error\.")
+
+
+def without_bypass(message: str) -> str:
+    """A message of Spark without its advice to turn a setting off that Penstock needs."""
+    return _BYPASS.sub("", message)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text that says something."""
     if colon := COLON.search(str(error)):
         return f"{COLON_TOLD}: {colon.group(1).strip()}"
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    text = without_bypass(str(error))
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
 def quoted(name: str) -> str:

@@ -13,17 +13,18 @@ from penstock.sql.script.statements import CreateTable
 _CHECKED = ("csv", "json", "parquet", "orc", "text")
 
 
-def table_warnings(table: CreateTable, reads: Reads | None = None) -> list[str]:
-    """What is allowed and seldom meant in the declaration of a stream.
+def table_warnings(table: CreateTable, reads: Reads | None = None, *, is_static: bool = False) -> list[str]:
+    """What is allowed and seldom meant in the declaration of a stream or static table.
 
     Args:
         table: a declaration whose path exists.
         reads: asks Spark whether a pattern fits; None: patterns of event times are not checked.
+        is_static: whether it is a static table.
 
     Returns:
         A text each: a folder without files, columns that no record has, columns in another order or number than a CSV file's,
         columns of Parquet files whose type is not read as the declared one, numbers in JSON that are no moments as they are read,
-        event times that their format does not fit, options that nobody knows. Files that cannot be read are passed over: reading them is the stream's business.
+        event times that their format does not fit, options that nobody knows. Files that cannot be read are passed over: reading them is the run's business.
     """
     options = {plain_option(name): value for name, value in table.options.items()}
     found = _unknown_options(table)
@@ -32,7 +33,8 @@ def table_warnings(table: CreateTable, reads: Reads | None = None) -> list[str]:
         return found
     try:
         if has_no_files(options["path"]):
-            return [*found, f"{options['path']} has no files yet; the stream waits for the first one"]
+            waits = "a join with the table" if is_static else "the stream"
+            return [*found, f"{options['path']} has no files yet; {waits} waits for the first one"]
         files = sample(options["path"])
         if kind == "csv":
             for file in files[:1]:
@@ -45,7 +47,7 @@ def table_warnings(table: CreateTable, reads: Reads | None = None) -> list[str]:
                 found += time_warnings(
                     files[0], parquet_event_times(files, options["eventtime"]), options, reads
                 )
-    except Exception:  # whatever a file holds, it is the stream's business
+    except Exception:  # whatever a file holds, it is the run's business
         return found
     return found
 

@@ -67,7 +67,7 @@ def refreshable(text: str, place: int) -> RefreshedQuery | None:
     Raises:
         SqlError: it is no query.
     """
-    tokens = tokenize(text)
+    tokens = _tokens_around(text, place)
     ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
     begin = max((end for end in ends if end < place), default=-1)
     until = min((end for end in ends if end > place), default=len(text))
@@ -81,6 +81,20 @@ def refreshable(text: str, place: int) -> RefreshedQuery | None:
         return None
     hinted = query[: select - own[first].start] + _HINT + query[select - own[first].start :]
     return parse_refreshed_query(hinted, tokenize(hinted))
+
+
+def _tokens_around(text: str, place: int) -> Sequence[Token]:
+    """The tokens of statements, up to what is not closed where that is behind a place.
+
+    Raises:
+        SqlError: what is not closed is before the place.
+    """
+    try:
+        return tokenize(text)
+    except SqlError as error:
+        if error.start <= place:
+            raise
+        return tokenize(text[: error.start])
 
 
 def may_be_refreshed(error: InputError) -> bool:

@@ -77,6 +77,7 @@ class GroupExpressions:
         self._keys = sorted(
             ((spelled(key.expression), key.name) for key in keys), key=lambda key: -len(key[0])
         )
+        self._grouped = [each.clause for each in keys]
         self._found: dict[tuple[object, ...], AggregateCall] = {}
 
     @property
@@ -133,9 +134,9 @@ class GroupExpressions:
                     replaced.append((start, column.end, found))
                 elif column.name.upper() not in BARE_FUNCTIONS:
                     error = self._ungrouped(clause, tokens, position, column.last)
-                    raise UngroupedError(
-                        error.message, error.text, error.start, error.end, column.name, self._source
-                    )
+                    place = error.text, error.start, error.end
+                    keys = self._places_of_keys(error.start)
+                    raise UngroupedError(error.message, *place, column.name, self._source, keys)
                 position = _after(tokens, column.last)
                 continue
             position += 1
@@ -161,6 +162,14 @@ class GroupExpressions:
             "declare one with Engine.aggregate, or in AGGREGATES of the module given by --functions."
         )
         return clause.error(SqlError, message, around.start, around.end + 1)
+
+    def _places_of_keys(self, origin: int) -> list[tuple[str, int, int]]:
+        """The columns in GROUP BY, see `UngroupedError`."""
+        return [
+            (column.name, clause.start + start - origin, clause.start + column.end - origin)
+            for clause in self._grouped
+            for start, column in columns_of(clause).items()
+        ]
 
     def _aggregate(self, call: AggregateCall) -> str:
         self._found.setdefault(call.identity, call)
