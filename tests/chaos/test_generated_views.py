@@ -153,9 +153,9 @@ def _stream(view: View) -> str:
 
 
 def _register(spark: SparkSession, inputs: Inputs, before: dict[str, int], view: View) -> None:
-    """Lets Spark's own queries see the tuples: behind a table and before a stream one without an event time is in no row."""
+    """Lets Spark's own queries see the tuples: of several inputs before an optional stream one without an event time is in no row."""
     for name in STREAMS:
-        is_timed = view.kind == "join" and view.shape == "a stream behind a table"
+        is_timed = view.kind == "join" and view.shape.startswith("a stream behind")
         inputs.frame(spark, name, before.get(name, 0), is_timed=is_timed).createOrReplaceTempView(name)
     inputs.register_tables(spark)
 

@@ -258,8 +258,8 @@ def wait_for(run: Run, count: int, seconds: float = 300) -> None:
         ("SELECT window(ts, '0 seconds') AS w, count(*) AS n FROM tuples GROUP BY w", "0 seconds"),
         ("SELECT window(ts, '-1 second') AS w, count(*) AS n FROM tuples GROUP BY w", "-1 second"),
         (
-            "SELECT window(ts, '1 second') AS w, kurtosis(key) AS n FROM tuples GROUP BY w",
-            "KURTOSIS is not supported",
+            "SELECT window(ts, '1 second') AS w, histogram_numeric(key, 3) AS n FROM tuples GROUP BY w",
+            "HISTOGRAM_NUMERIC is not supported",
         ),
         (
             "SELECT /*+ MAX_ERROR(2, 0.05) */ window(ts, '1 second') AS w, count(*) AS n FROM tuples GROUP BY w",

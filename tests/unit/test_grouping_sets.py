@@ -18,6 +18,7 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.operators.windows import held_partials
 from penstock.operators.windows.aggregates import ROWS, SELECTION, Parts, extreme_of, sum_of
 from penstock.operators.windows.event_times import event_times
+from penstock.operators.windows.moments import Moments
 from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
 from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Satisfied
@@ -139,7 +140,7 @@ ARGUMENTS = {"whole": pa.int64(), "exact": pa.decimal128(30, 2), "text": pa.stri
 PARTS = Parts(
     sums=("whole", "exact"),
     extremes=(("max", "whole"), ("min", "text")),
-    moments=("moment",),
+    moments=(Moments.of(Aggregate("stddev_samp", "moment", pa.float64())),),
     values=("kept",),
     sketches=(COUNTED,),
 )

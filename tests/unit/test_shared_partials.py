@@ -18,6 +18,7 @@ from penstock.operators.text.known_sets import KnownSets
 from penstock.operators.windows import held_partials, spreading
 from penstock.operators.windows.aggregates import SELECTION, Parts
 from penstock.operators.windows.event_times import event_times
+from penstock.operators.windows.moments import Moments
 from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram
 from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Part, Satisfied
@@ -41,7 +42,7 @@ PARTS = Parts(
     sums=("real", "whole", "exact"),
     counts=("text",),
     extremes=(("min", "real"), ("max", "whole"), ("max", "text"), ("min", "exact")),
-    moments=("moment",),
+    moments=(Moments.of(Aggregate("stddev_samp", "moment", pa.float64())),),
     values=("kept",),
     sketches=(COUNTED,),
 )

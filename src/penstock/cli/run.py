@@ -88,7 +88,6 @@ def run(
     from penstock.monitor.snapshot import take_lanes, take_snapshot
     from penstock.monitor.troubles import take_troubles
     from penstock.page.asking import Script as Asked
-    from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
     from penstock.spark.storage.layout import Layout
     from penstock.trigger import Trigger
 
@@ -113,6 +112,8 @@ def run(
             try:
                 running = engine.start(output, checkpoint, trigger=when, progress=starting)
             except Exception as error:
+                from penstock.spark.recovery.causes import SESSION_ENDED, cause_of
+
                 if signals.are_told() and cause_of(error).kind == SESSION_ENDED:
                     raise StartStoppedError("The start was stopped.") from error
                 raise
