@@ -25,8 +25,8 @@ from penstock.spark.reporting.status_file import StatusFile
 from penstock.spark.sources.static_tables import StaticTable
 from penstock.spark.storage.bindings import RunningDefinition, WindowDefinition
 from penstock.spark.storage.deadlines import DEADLINES_NAME
-from penstock.spark.storage.lane_views import LaneDefinition
-from penstock.spark.storage.refreshed import REFRESHED
+from penstock.spark.storage.lane_views import LaneDefinition, RegisteredView
+from penstock.spark.storage.refreshed import REFRESHED, RefreshedDefinition
 from penstock.status import ViewKind
 
 #: views that an event names
@@ -188,15 +188,20 @@ class RunLanes:
         assert isinstance(refreshed, RefreshedViews)
         read: dict[str, RowSource | RunningSource] = {}
         plans: dict[str, LanePlan] = {}
-        # one that another one reads is declared before it
-        for registered in refreshed.over_rows():
-            beneath = [self._source(each.place, each.view) for each in registered.definition.views]
-            sources = [
-                each for each in beneath if each is not None and (each.lane in needed or each.lane in plans)
-            ]
-            if len(sources) == len(beneath):
+        waiting = list(refreshed.over_rows())
+        # one that another one reads begins before it, whichever was declared first
+        while waiting:
+            left = []
+            for registered in waiting:
+                sources = self._sources(registered, {*needed, *plans})
+                if sources is None:
+                    left.append(registered)
+                    continue
                 read |= {each.name: each for each in sources}
                 plans[registered.lane] = refreshed.lane_over(registered, sources)
+            if len(left) == len(waiting):
+                break
+            waiting = left
         lanes = {
             each.lane
             for name, each in (*self._read.items(), *read.items())
@@ -206,6 +211,20 @@ class RunLanes:
         for lane in lanes:
             self._read_rows(lane)
         yield from plans.values()
+
+    def _sources(
+        self, registered: RegisteredView[RefreshedDefinition], lanes: Set[str]
+    ) -> list[RowSource | RunningSource] | None:
+        """Who publishes the rows that a view reads; None where one is not answered by these lanes, or not yet as the view reads it."""
+        found: list[RowSource | RunningSource] = []
+        for read in registered.definition.views:
+            source = self._source(read.place, read.view)
+            if source is None or source.lane not in lanes:
+                return None
+            if isinstance(source, LaneSource) and source.answered.definition.id != read.id:
+                return None
+            found.append(source)
+        return found
 
     def add(self, plan: LanePlan) -> Lane:
         """Starts a lane beside those that the views need; its name must be free."""
