@@ -125,7 +125,9 @@ class _Pruning:
         for name, entry in self._views.items():
             if name == view and REFRESH_SECONDS in entry and query in dict(lanes_of(entry)).values():
                 yield f"the next answer of view {name}"
-            if entry.get("stream") in logs and "dropped" not in entry:
+            # one without an interval reads rows, and not the texts of the views beneath
+            reads = entry.get(REFRESH_SECONDS) == 0 and view in dict(entry["beneath"])
+            if (entry.get("stream") in logs or reads) and "dropped" not in entry:
                 yield f"view {name}"
 
 

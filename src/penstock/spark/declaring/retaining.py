@@ -50,13 +50,14 @@ def retain_views(staged: Declared, views: Iterable[CreateView]) -> None:
         staged.retained[name] = view.retain
     if not any(name in staged.views for name in staged.retained):
         return
-    for (_, beneath), above in staged.derived.items():
+    read = [(beneath, next(iter(above)), "aggregates") for (_, beneath), above in staged.derived.items()]
+    for name, known in staged.views.items():
+        if isinstance(known.definition, RefreshedDefinition):
+            read += [(each.view, name, "reads") for each in known.definition.views]
+    for beneath, above, what in read:
         retain = staged.retained.get(beneath)
         if retain is not None:
-            message = (
-                f"View {beneath} has retain, and view {next(iter(above))} aggregates its rows: all of them must remain. Remove retain, or "
-                "the view over it."
-            )
+            message = f"View {beneath} has retain, and view {above} {what} its rows: all of them must remain. Remove retain, or the view over it."
             raise SqlError(message, retain.text, retain.start, retain.end)
 
 

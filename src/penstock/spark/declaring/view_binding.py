@@ -142,7 +142,7 @@ class ViewBinding:
             written.setdefault(name, (view_.query, view_.definition.sql))
         fresh = _Fresh()
         apart = [name for name in written if name not in views and name not in staged.views]
-        for name, (query, text) in written.items():
+        for name, (query, text) in _beneath_first(written).items():
             try:
                 self._define(staged, fresh, name, query, text)
             except UnsupportedError as error:
@@ -395,6 +395,26 @@ class ViewBinding:
     @property
     def _timezone(self) -> str:
         return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _beneath_first(written: Mapping[str, tuple[Query, str]]) -> dict[str, tuple[Query, str]]:
+    """Views with their queries and texts, each behind those of them that it selects from; the others stay in order."""
+    spelled = {name.upper(): name for name in written}
+    seen: set[str] = set()
+    found: dict[str, tuple[Query, str]] = {}
+
+    def visit(name: str) -> None:
+        if name in seen:
+            return
+        seen.add(name)
+        for source, _ in sources_of(written[name][0]):
+            if (below := spelled.get(source.upper())) is not None:
+                visit(below)
+        found[name] = written[name]
+
+    for name in written:
+        visit(name)
+    return found
 
 
 def _refuse_circle(name: str, query: Query, views: Mapping[str, Query]) -> None:

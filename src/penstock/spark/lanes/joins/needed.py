@@ -125,7 +125,7 @@ def untimed(plan: JoinPlan, new: Mapping[int, Sequence[RunSlice]]) -> int:
     if is_outer_pair or any(bound.left in left and bound.right in left for bound in plan.bounds):
         return 0
     found = 0
-    for number in left:
+    for number in (each for each in left if not plan.inputs[each].is_untimed):
         for run in (each.run for each in new[number]):
             for part in (run.part(cell) for cell, known in run.parts.items() if known.loose):
                 assert part is not None, "it is in the directory"
