@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forms import examples
+from merged_pieces import merged_pieces
 from penstock.operators.windows.aggregates import Parts, lower
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.plan.windows import PAIRED, Aggregate, ErrorBound
@@ -113,13 +114,8 @@ def test_any_pieces_in_any_order(seed: int, far: int, near_x: int, near_y: int, 
     keys = rng.choice(["a", "b", "c"], count) if keyed else np.array(["a"] * count)
     tuples = pa.table({"k": keys, "x": pa.array(xs, pa.int64()), "y": pa.array(ys, pa.int64())})
     parts = Parts.of(AGGREGATES)
-    order = rng.permutation(count)
-    pieces = np.split(order, np.sort(rng.integers(0, count + 1, int(rng.integers(0, 4)))))
-    partials = [parts.lift(tuples.take(pa.array(own)), ["k"]) for own in pieces if len(own)]
-    while len(partials) > 1:
-        joined = parts.merge(pa.concat_tables([partials.pop(), partials.pop()]), ["k"])
-        partials.insert(int(rng.integers(0, len(partials) + 1)), joined)
-    merged = parts.merge(partials[0], ["k"])
+    partials = merged_pieces(parts, tuples, rng)
+    merged = parts.merge(partials, ["k"])
     for aggregate in AGGREGATES:
         found = lower(aggregate, merged, None, ["k"])
         assert found.type == aggregate.type

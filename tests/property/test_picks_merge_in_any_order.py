@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forms import examples
+from merged_pieces import merged_pieces
 from penstock.operators.windows.aggregates import Parts, lower
 from penstock.operators.windows.required_slack import ARRIVAL, END, WindowHistory
 from penstock.plan.windows import Aggregate, ErrorBound
@@ -100,20 +101,15 @@ def test_any_pieces_in_any_order(seed: int, of: str, by: str, keyed: bool) -> No
     aggregates = [Aggregate(function, "x", kind, by="by") for function in ("max_by", "min_by")]
     aggregates.append(Aggregate("max_by", "by", by_kind, by="by"))
     parts = Parts.of(aggregates)
-    order = rng.permutation(count)
-    pieces = np.split(order, np.sort(rng.integers(0, count + 1, int(rng.integers(0, 4)))))
-    partials = [parts.lift(tuples.take(pa.array(own)), ["k"]) for own in pieces if len(own)]
-    while len(partials) > 1:
-        joined = parts.merge(pa.concat_tables([partials.pop(), partials.pop()]), ["k"])
-        partials.insert(int(rng.integers(0, len(partials) + 1)), joined)
-    merged = parts.merge(partials[0], ["k"])
+    partials = merged_pieces(parts, tuples, rng)
+    merged = parts.merge(partials, ["k"])
     found = [lower(each, merged, None, ["k"]).to_pylist() for each in aggregates[:2]]
     for row, key in enumerate(merged.column("k").to_pylist()):
         own = [(x, b) for x, b, k in zip(xs, bys, keys, strict=True) if k == key]
         for function, answers in zip(("max_by", "min_by"), found, strict=True):
             wanted = _expected(function, own)
             assert _same(answers[row], wanted), (function, key, own, answers[row], wanted)
-    without = parts.merge(partials[0].drop_columns(["k"]), []) if not keyed else None
+    without = parts.merge(partials.drop_columns(["k"]), []) if not keyed else None
     if without is not None:
         assert _same(lower(aggregates[0], without, None, []).to_pylist()[0], found[0][0])
 

@@ -191,8 +191,8 @@ class Parts:
             codes = _groups_of(tuples, partials, keys)
             for moments in self.moments:
                 partials = _with(partials, moments.lift(tuples, codes, partials.num_rows))
-            pairs = ListedPairs((np.arange(len(codes)), codes), partials.num_rows)
             for function, name in self.bits:
+                pairs = ListedPairs((np.arange(len(codes)), codes), partials.num_rows)
                 lifted = combined_bits(tuples.column(name).cast(pa.int64()), function, pairs)
                 partials = partials.append_column(extreme_of(function, name), lifted)
             for sketch in self.sketches:
@@ -200,12 +200,7 @@ class Parts:
                 partials = partials.append_column(sketch.column, lifted)
             for pick in self.picks:
                 partials = _with(partials, pick.lift(tuples, codes, partials.num_rows))
-        # in the order in which stored states have them
-        alone = [each for each in self.moments if each.by is None]
-        counted = dict.fromkeys((*self.sums, *self.counts, *(each.argument for each in alone)))
-        first = [*keys, ROWS, *map(count_of, counted), *map(sum_of, self.sums)]
-        first += [name for each in alone for name in each.columns]
-        return partials.select([*first, *(name for name in partials.column_names if name not in first)])
+        return partials
 
     def merge(self, partials: pa.Table, keys: Sequence[str]) -> pa.Table:
         """One row for each group, from any number of partials of it."""

@@ -26,15 +26,14 @@ from penstock.spark.lanes.derived.beneath import LaneSource, ViewBeneath
 from penstock.spark.publication.kinds import view_kind
 from penstock.spark.publication.manifests import ListedFile, located, read_published
 from penstock.spark.results.frames import moment, published_frame
-from penstock.spark.results.joined_rows import file_schema, marks_of
+from penstock.spark.results.joined_rows import marks_of
 from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, joined, moments, timed
 from penstock.spark.results.revisions import OPERATOR, newest_rows, parts_of, without_withdrawn
 from penstock.spark.results.window_schemas import ROW, ReadableView, readable_definition
 from penstock.spark.results.window_staging import written
 from penstock.spark.storage.columns import batches_of
-from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.layout import Layout
-from penstock.spark.storage.refreshed import ReadView, RefreshedDefinition
+from penstock.spark.storage.refreshed import ReadView
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.text.lexing import quote
 
@@ -181,13 +180,7 @@ class RowsOf:
         self, session: SparkSession, columns: StructType, source: LaneSource, wanted: WantedWindows | None
     ) -> Frame | None:
         """The rows of a view with a lane that Spark can read as they are published; None where they may be withdrawn, or are few."""
-        definition = source.answered.definition
-        withdraws = (
-            definition.plan.withdraws
-            if isinstance(definition, JoinDefinition)
-            else isinstance(definition, RefreshedDefinition)
-        )
-        if withdraws:
+        if source.withdraws:
             return None
         spans, rows = [] if wanted is None else wanted.by_time, 0
         files = list[tuple[StorePath, ListedFile]]()
@@ -207,11 +200,7 @@ class RowsOf:
 
     def _of_lane(self, source: LaneSource, wanted: WantedWindows | None) -> pa.Table:
         """The rows of a view with a lane."""
-        definition, schema = source.answered.definition, source.schema
-        if isinstance(definition, JoinDefinition):
-            schema = file_schema(definition.plan)
-        elif isinstance(definition, RefreshedDefinition):
-            schema = pa.schema([*schema, *marks_of(schema.names)])
+        schema = source.file_schema
         paths = [path for path, _ in self._published(source)]
         if wanted is None:
             rows = all_rows(paths, schema)

@@ -20,7 +20,7 @@ from penstock.spark.lanes.derived.revisions import Worth, worth_of
 from penstock.spark.lanes.derived.views import Answered, JoinTime
 from penstock.spark.publication.kinds import results_of, rows_of, stream_of_running, view_kind
 from penstock.spark.publication.manifests import read_published
-from penstock.spark.results.joined_rows import row_schema
+from penstock.spark.results.joined_rows import marks_of, row_schema
 from penstock.spark.results.published_rows import PublishedRows, Spans, all_rows, moments
 from penstock.spark.results.revisions import OPERATOR, newest_rows, parts_of, without_withdrawn
 from penstock.spark.results.window_schemas import ROW, ReadableView, readable_definition
@@ -219,6 +219,20 @@ class LaneSource:
         """The columns of its rows."""
         definition = self.answered.definition
         return row_schema(definition.plan) if isinstance(definition, JoinDefinition) else definition.schema
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether a row may be withdrawn by a later one."""
+        definition = self.answered.definition
+        return isinstance(definition, RefreshedDefinition) or (
+            isinstance(definition, JoinDefinition) and definition.plan.withdraws
+        )
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of its files."""
+        own = self.schema
+        return pa.schema([*own, *(marks_of(own.names) if self.withdraws else ())])
 
     @property
     def lanes(self) -> list[tuple[int, str]]:
