@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from joined_inputs import answered, multiset
+from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -84,6 +85,8 @@ def test_tuples_without_event_time_are_joined_as_spark_joins_them(
         told = {name: multiset(run.results(name)) for name in VIEWS}
         windows = multiset(run.results("per_day").select("w", "n"))
         run.stop()
+        said = folder_status(tmp_path / "out")["views"]
+        assert {name: said[name]["untimed"] for name in VIEWS} == dict.fromkeys(VIEWS, 0)
         for name in ("orders", "customers", "tags"):
             spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
         for name, text in VIEWS.items():

@@ -12,6 +12,8 @@ from test_over_inner_queries import COLUMNS, COUNTS, PER_CITY, SUMS, write
 
 from penstock.errors import InputError
 from penstock.spark.engine import Engine
+from penstock.spark.pruning import prune
+from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.refreshed import RefreshedDefinition
 from penstock.trigger import Trigger
 
@@ -63,6 +65,18 @@ def test_rows_that_others_read_by_name_stay(engine: Engine) -> None:
     engine.view("above", MET)
     with pytest.raises(InputError, match="View counts has retain, and view above reads its rows"):
         engine.execute(f"CREATE OR REPLACE VIEW counts TBLPROPERTIES (retain '1 day') AS {COUNTS}")
+
+
+def test_prune_holds_rows_that_others_read_by_name(engine: Engine, tmp_path: Path) -> None:
+    engine.view("above", MET).view("alone", SUMS.replace("qty > 1", "qty > 0"))
+    run = engine.start(tmp_path / "out", trigger=Trigger.available_now(ended=True))
+    assert run.await_termination(300)
+    run.stop()
+    told = {each.name: each for each in prune(Layout.of(tmp_path / "out", None), -1, only_tell=True)}
+    assert "view above" in told["counts"].by
+    assert told["counts"].held > 0
+    assert told["counts"].rows == 0
+    assert (told["alone"].held, told["alone"].rows > 0) == (0, True)
 
 
 def _until(holds: Callable[[], bool]) -> None:
