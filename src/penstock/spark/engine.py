@@ -44,6 +44,7 @@ from penstock.spark.publication.kinds import rows_of
 from penstock.spark.reporting.catalog import known_catalog
 from penstock.spark.rule_following import follow_files
 from penstock.spark.run import Run, leave
+from penstock.spark.sessions.acknowledged import acknowledge_answers
 from penstock.spark.sessions.build import require_classic, require_meaning
 from penstock.spark.sessions.store_access import configure
 from penstock.spark.sessions.zone import keep_zone, require_zone
@@ -99,6 +100,7 @@ class Engine:
     def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Unpack[Tuning]) -> None:
         require_classic(spark)
         require_meaning(spark)
+        acknowledge_answers(spark)
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
         self._declared = Declared()

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.spark.recovery.messages import first_line
+from penstock.spark.sessions.acknowledged import acknowledge_answers
 from penstock.spark.sessions.connector import kafka_connector
 from penstock.spark.sessions.file_systems import SCHEMES, file_system, file_systems
 from penstock.spark.sessions.jvm import Purpose, java_options, launch, option
@@ -125,6 +126,7 @@ def build_session(
             ) from error
         told = f"Cannot start Spark on master {master}: {first_line(error)}"
         raise ConnectionFailedError(f"{told}; Java printed: {said}" if said else told) from error
+    acknowledge_answers(session)
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session

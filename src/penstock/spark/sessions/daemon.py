@@ -21,6 +21,7 @@ from penstock.operators.rules import matcher as rules
 from penstock.operators.selection import selector as selection
 from penstock.operators.windows import required_slack, spreading
 from penstock.operators.wire import value_decoder
+from penstock.spark.sessions.acknowledged import acknowledge_tasks
 
 _PASSED_OVER = (signal.SIGTERM, signal.SIGINT)
 
@@ -56,6 +57,7 @@ def _be_deaf() -> None:
 
 if __name__ == "__main__":
     _be_deaf()
+    acknowledge_tasks(daemon)
     for module in ("windows.shard_task", "deadlines.orders"):
         import_module(f"penstock.spark.lanes.{module}")
     for module in ("json_files", "json_stage", "scan_stage", "dataframe_stage", "value_stage"):
