@@ -31,16 +31,18 @@ def composed_query(
     tokens: Sequence[Token],
     parse: Parse,
     refused: UnsupportedError,
-    views: Container[str] = (),
+    views: Container[str] | None = None,
 ) -> RefreshedQuery | None:
     """A query over the rows of its inner queries that lanes answer, and of views; None where it has none, or Spark is not to compute the rest.
+
+    Where it is not known yet what is a view, a query that names several tables or views has some.
 
     Args:
         script: the text the tokens come from.
         tokens: those of the query, without WITH.
         parse: reads an inner query.
         refused: why lanes do not answer the query as a whole.
-        views: the names of views, in upper case.
+        views: the names of views, in upper case; None: they are not known yet.
 
     Raises:
         SqlError: a mistake in an inner query.
@@ -56,20 +58,28 @@ def composed_query(
         return None
     if not isinstance(tree, exp.Query):
         return None
-    refuse_unstable(script, rest, tree)
     inner = {each.name.upper() for each in finder.found.values()}
+    if not inner and views is None and sum(1 for _ in tree.find_all(exp.Table)) < 2:
+        return None
     sources = []
-    for name, clause in sources_of_tree(tree, Clause.alone(text.text)):
-        if name.upper() not in inner:
-            start, end = text.span(clause.start, clause.start + len(clause.text))
-            sources.append((name, Clause(script[start:end], script, start)))
-    if not inner and all(name.upper() not in views for name, _ in sources):
+    try:
+        refuse_unstable(script, rest, tree)
+        for name, clause in sources_of_tree(tree, Clause.alone(text.text)):
+            if name.upper() not in inner:
+                start, end = text.span(clause.start, clause.start + len(clause.text))
+                sources.append((name, Clause(script[start:end], script, start)))
+    except UnsupportedError:
+        if inner:
+            raise
+        return None
+    if not inner and (not sources or (views is not None and all(name.upper() not in views for name, _ in sources))):
         return None
     start, end = tokens[0].start, tokens[-1].end + 1
     whole = Clause(script[start:end], script, start)
     names = names_of(tree, tokenize(text.text))
+    found = tuple(finder.found.values())
     return RefreshedQuery(
-        whole, 0.0, tuple(sources), names, tuple(finder.found.values()), text, refused=refused
+        whole, 0.0, tuple(sources), names, found, text, refused=refused, by_names=views is None and not found
     )
 
 
