@@ -11,15 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import InputError
+from penstock.errors import InputError, UnsupportedError
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.declaring.beneath import columns_beneath
 from penstock.spark.declaring.declared import Declared, View
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.refreshed.defining import check_columns, frame_of, session_beside
 from penstock.spark.storage.bindings import WindowDefinition
-from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.storage.joins import JoinDefinition
 from penstock.spark.storage.names import check_length
 from penstock.spark.storage.refreshed import REFRESHED, OutputColumn, ReadView, RefreshedDefinition
@@ -169,7 +169,9 @@ def _refusal(query: RefreshedQuery, clause: Clause, source: str, instead: str) -
     assert query.refused is not None, "lanes have refused it"
     if not query.by_names:
         return query.refused
-    return clause.error(UnsupportedError, f"{source} cannot be read in this query beside rows of views. {instead}")
+    return clause.error(
+        UnsupportedError, f"{source} cannot be read in this query beside rows of views. {instead}"
+    )
 
 
 def _instead_of(view: View) -> str:

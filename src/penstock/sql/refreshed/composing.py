@@ -32,6 +32,7 @@ def composed_query(
     parse: Parse,
     refused: UnsupportedError,
     views: Container[str] | None = None,
+    aggregated: Container[str] = (),
 ) -> RefreshedQuery | None:
     """A query over the rows of its inner queries that lanes answer, and of views; None where it has none, or Spark is not to compute the rest.
 
@@ -43,11 +44,12 @@ def composed_query(
         parse: reads an inner query.
         refused: why lanes do not answer the query as a whole.
         views: the names of views, in upper case; None: they are not known yet.
+        aggregated: the names of views over which an aggregation has no rows to be read: Spark computes inner ones, too.
 
     Raises:
         SqlError: a mistake in an inner query.
     """
-    finder = _Finder(script, parse)
+    finder = _Finder(script, parse, aggregated)
     rest = finder.replaced(tokens)
     if any(token.token_type is TokenType.HINT for token in rest):
         return None
@@ -72,7 +74,9 @@ def composed_query(
         if inner:
             raise
         return None
-    if not inner and (not sources or (views is not None and all(name.upper() not in views for name, _ in sources))):
+    if not inner and (
+        not sources or (views is not None and all(name.upper() not in views for name, _ in sources))
+    ):
         return None
     start, end = tokens[0].start, tokens[-1].end + 1
     whole = Clause(script[start:end], script, start)
@@ -90,11 +94,13 @@ class _Finder:
     Attributes:
         script: the text the tokens come from.
         parse: reads an inner query.
+        aggregated: see `composed_query`.
         found: the queries by their names.
     """
 
     script: str
     parse: Parse
+    aggregated: Container[str]
     found: dict[str, InnerQuery] = field(default_factory=dict)
     _names: dict[tuple[str, ...], str] = field(default_factory=dict)
 
@@ -128,7 +134,7 @@ class _Finder:
             query = self.parse(tokens)
         except UnsupportedError:
             return None
-        if not is_answered(query):
+        if not is_answered(query) or self._is_aggregated(query):
             return None
         own = written(self.script, tokens)
         name = _name(query, own.text)
@@ -138,6 +144,17 @@ class _Finder:
         clause = Clause(self.script[start:end], self.script, start)
         self.found.setdefault(name, InnerQuery(name, query, own.text, clause))
         return name
+
+    def _is_aggregated(self, query: object) -> bool:
+        """Whether a query aggregates rows of a view, or selects from such a query."""
+        while isinstance(query, SelectQuery) and query.inner is not None:
+            query = query.inner
+        if not isinstance(query, WindowQuery):
+            return False
+        read: SelectQuery | WindowQuery = query
+        while isinstance(read.inner, SelectQuery):
+            read = read.inner
+        return read.source.upper() in self.aggregated
 
 
 def is_answered(query: object) -> bool:
