@@ -37,12 +37,14 @@ WHOLE = {
     f"FROM {_WINDOWS}) WHERE r = 1",
     "above_mean": f"SELECT a.city, a.n FROM {_WINDOWS} WHERE b.s > (SELECT avg(m) FROM per_city)",
     "above_own": "SELECT city, n FROM counts WHERE n >= (SELECT max(n) FROM counts)",
-    "among": f"SELECT a.city, a.n FROM {_WINDOWS} WHERE a.n IN (SELECT m + 1 FROM per_city) OR a.n > 6",
+    "among": f"SELECT a.city, a.n FROM {_WINDOWS} WHERE a.n IN (SELECT m - 1 FROM per_city) OR a.n > 6",
     "cities": f"SELECT DISTINCT c.city FROM {_MIXED}",
     "all": f"SELECT count(*) AS k, max(p.m) AS m FROM {_MIXED}",
     "least": f"SELECT c.city, c.n FROM {_MIXED} ORDER BY c.n, c.city, c.w LIMIT 3",
-    "crossed": "SELECT a.city, p.m FROM counts a CROSS JOIN per_city p WHERE a.n > 6",
+    "crossed": "SELECT a.city, p.m FROM counts a CROSS JOIN per_city p WHERE a.n > 2",
     "united": f"SELECT a.city, count(*) AS k FROM {_WINDOWS} GROUP BY a.city UNION ALL SELECT city, m FROM per_city",
+    "of_groups": "SELECT x.c, y.n FROM (SELECT m, count(*) AS c FROM per_city GROUP BY m) x JOIN counts y ON x.m > y.n",
+    "beside_most": f"SELECT a.city, (SELECT max(m) FROM per_city) AS most FROM {_WINDOWS}",
     "within": f"WITH g AS (SELECT a.city, count(*) AS k FROM {_WINDOWS} GROUP BY a.city) SELECT max(k) AS k FROM g",
 }
 #: what the nested form says, by the name of the flat one
