@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from log_places import log_at
+from penstock.errors import DamagedError
 from penstock.operators.joins.changes import Due
 from penstock.plan.joins import JoinColumn, JoinInput, JoinPlan, TimeBound
 from penstock.plan.times import BEFORE_ALL
@@ -17,6 +18,9 @@ from penstock.spark.lanes.joins.due import DueTimes
 from penstock.spark.lanes.joins.needed import Span, needed_spans, needed_without_partners
 from penstock.spark.log.entries import Entry
 from penstock.spark.log.stream_log import StreamLog
+from penstock.spark.storage.formats import LOG_KEPT
+from penstock.spark.storage.ledger_documents import commit
+from penstock.stores.ledger import Range
 
 TS = JoinColumn("ts", "ts", pa.timestamp("us", "UTC"))
 INPUTS = tuple(JoinInput(name, name, False, None, (TS,), "ts") for name in ("l", "r"))
@@ -62,6 +66,39 @@ def test_left_tuples_are_due_when_the_right_stream_and_its_slack_have_passed_the
     # a lane that is begun again looks at the newest entries too
     for each in (times, DueTimes(PLAN, logs, MOST_DELAY)):
         assert each.due(364, reach(0, 69)) == Due(364, 594)
+
+
+class LeavingLog(StreamLog):
+    """Its first four entries leave as soon as somebody has looked so many times whether they are there."""
+
+    looks = 0
+
+    @property
+    def first(self) -> int:
+        found = super().first
+        self.looks -= 1
+        if not self.looks:
+            left = LOG_KEPT.stamped(replace(self.kept(), first=4).document())
+            commit({self.log.kept: left}, beneath=[Range(self.log.entries.prefix, before=4)])
+        return found
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_entries_that_leave_while_delays_are_looked_at_are_no_gap(
+    logs: dict[str, StreamLog], tmp_path: Path, looks: int
+) -> None:
+    put(logs["l"], 0, 500)
+    log = LeavingLog(log_at(tmp_path / "r"))
+    for number in range(8):
+        put(log, number, 200 + number, delays=(number,))
+    log.looks = looks
+    times = DueTimes(PLAN, {**logs, "r": log}, MOST_DELAY)
+    assert times.due(94, reach(0, 7)) == Due(94, 207 - 7 - 6)
+    assert log.first == 4
+    assert times.due(94, reach(0, 3)) == Due(94, 94), "nothing is known of an entry that has left"
+    log.log.entries[6].remove()
+    with pytest.raises(DamagedError, match="entry/log/6"):
+        DueTimes(PLAN, {**logs, "r": log}, MOST_DELAY).due(94, reach(0, 7))
 
 
 @pytest.mark.parametrize("mark", ["answer_all", "ended"])

@@ -23,7 +23,7 @@ from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.ingest.calls import CallCompiler
 from penstock.spark.ingest.conditions import CompiledConditions, DeclaredConditions, compile_conditions
-from penstock.spark.ingest.tuple_demands import compile_demands, only
+from penstock.spark.ingest.tuple_demands import compile_demands
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing, without_repeats
 from penstock.spark.sources.source import Source
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition, WindowRegister
@@ -137,13 +137,13 @@ class PlanCompiler:
         """
         return sharing(windows, self._schema, self._host)
 
-    def check_demand(self, demand: TupleDemand) -> None:
-        """Makes sure that a demand of tuples can be met.
+    def check_demands(self, asked: Sequence[TupleDemand]) -> None:
+        """Makes sure that demands of tuples can be met.
 
         Raises:
-            InputError: it cannot.
+            InputError: one cannot.
         """
-        demands = compile_demands(only(demand), self._schema, self._host)
+        demands = compile_demands(NO_DEMANDS.with_demands(asked), self._schema, self._host)
         bind_selections(
             {f"condition {number}": text for number, text in enumerate(demands.conditions)},
             self._schema,

@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -236,23 +236,30 @@ class StreamPlans:
             return frozenset(each.id for each in self._demands.demands)
 
     def demand(self, demand: TupleDemand) -> int:
+        """Asks for tuples in the log, see `demand_all`; the demand's id, which names its files."""
+        return self.demand_all([demand])[0]
+
+    def demand_all(self, demands: Sequence[TupleDemand]) -> list[int]:
         """Asks for tuples in the log, from the next binding on; what is asked for already is not asked for twice.
 
         Returns:
-            The demand's id, which names its files.
+            The id of each demand, which names its files.
 
         Raises:
-            InputError: it cannot be met; nothing changes then.
+            InputError: one cannot be met; nothing changes then.
         """
-        with self._compiling:
-            self._compiler.check_demand(demand)
         with self._lock:
-            known = self._demands.id_of(demand)
-            if known is not None:
-                return known
-            self._changed = True
-            self._demands = self._demands.with_demand(demand)
-            return self._demands.next_id - 1
+            known = self._demands
+        asked = known.with_demands(demands)
+        if asked != known:
+            unseen = [each.demand for each in asked.demands if each.id >= known.next_id]
+            with self._compiling:
+                self._compiler.check_demands(unseen)
+        with self._lock:
+            asked = self._demands.with_demands(demands)
+            self._changed = self._changed or asked != self._demands
+            self._demands = asked
+            return [asked.id_of(each) for each in demands]
 
     def begun(self, demand: int) -> int | None:
         """The first batch whose tuples are dealt out for a demand; None before there is one, or where nobody asks for it."""

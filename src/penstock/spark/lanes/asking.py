@@ -41,12 +41,13 @@ def ask(log: LogReader, plans: StreamPlans, asked: Sequence[Asked]) -> None:
     for numbered in plans.demands:
         if numbered.demand not in wanted:
             plans.withdraw(numbered.id)
-    views: dict[int, list[str]] = {}
     for each in asked:
         if each.demands and log.mark(each.reader) is None:
             # before the first of its tuples can come: nothing goes that the lane has not left behind
             log.join(each.reader, reads_again=each.reads_again)
-        for demand in each.demands:
-            views.setdefault(plans.demand(demand), []).append(each.view)
+    views: dict[int, list[str]] = {}
+    owners = [each.view for each in asked for _ in each.demands]
+    for id_, view in zip(plans.demand_all(wanted), owners, strict=True):
+        views.setdefault(id_, []).append(view)
     plans.demanding = views
     plans.patience = min((each.patience for each in asked), default=0.0)

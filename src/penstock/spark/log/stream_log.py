@@ -143,11 +143,24 @@ class LogReader:
         Raises:
             CheckpointError: an entry between them is gone.
         """
+        return self._without_gaps(self._there(after, until), after + 1, until)
+
+    def kept_between(self, after: int, until: int) -> list[Entry]:
+        """Likewise, for a reader that does not hold them: those that have left the log, before this call or meanwhile, are left out."""
+        found = self._there(after, until)
+        # in this order: what leaves once they are read is no gap
+        return self._without_gaps(found, max(after + 1, self.first), until)
+
+    def _there(self, after: int, until: int) -> list[Entry]:
         found = self.log.entries.between(after + 1, until, LOG_ENTRY.kind)
-        for number in range(after + 1, until + 1):
-            if number not in found:
-                raise DamagedError(str(self.log.entries[number]), f"({LOG_ENTRY.kind}) is missing")
         return [Entry.of(document, self.log.entries[number]) for number, document in found.items()]
+
+    def _without_gaps(self, found: list[Entry], first: int, until: int) -> list[Entry]:
+        numbers = {entry.number for entry in found}
+        for number in range(first, until + 1):
+            if number not in numbers:
+                raise DamagedError(str(self.log.entries[number]), f"({LOG_ENTRY.kind}) is missing")
+        return found
 
     def segment_end(self, segment: int) -> int:
         """The number of the last entry of a segment."""

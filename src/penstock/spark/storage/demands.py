@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,13 +63,18 @@ class DemandRegister:
     demands: tuple[NumberedDemand, ...] = ()
     next_id: int = 0
 
-    def id_of(self, demand: TupleDemand) -> int | None:
-        """The id of a demand, None where nobody has it."""
-        return next((each.id for each in self.demands if each.demand == demand), None)
+    def id_of(self, demand: TupleDemand) -> int:
+        """The id of a demand that is there."""
+        return next(each.id for each in self.demands if each.demand == demand)
 
-    def with_demand(self, demand: TupleDemand) -> DemandRegister:
-        """With a demand that was not there."""
-        return DemandRegister((*self.demands, NumberedDemand(self.next_id, demand, None)), self.next_id + 1)
+    def with_demands(self, demands: Iterable[TupleDemand]) -> DemandRegister:
+        """With some demands; those that were there are as they were."""
+        found = list(self.demands)
+        for demand in demands:
+            if all(each.demand != demand for each in found):
+                new = len(found) - len(self.demands)
+                found.append(NumberedDemand(self.next_id + new, demand, None))
+        return DemandRegister(tuple(found), self.next_id + len(found) - len(self.demands))
 
     def begun(self, batch: int) -> DemandRegister:
         """With the demands that have not begun yet beginning with a batch."""

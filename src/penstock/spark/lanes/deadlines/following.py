@@ -252,5 +252,5 @@ class FollowedView:
         if not first.batch:
             return BEFORE_ALL
         # the batches before may have left no entry: then what this one brings may have begun with them
-        entry = self._log.entry(first.number - 1) if first.number > self._log.first else first
+        (entry,) = self._log.kept_between(first.number - 2, first.number - 1) or [first]
         return BEFORE_ALL if entry.newest is None else entry.newest + 1

@@ -123,8 +123,8 @@ class DueTimes:
 
     def _look(self, right: Entry) -> None:
         """Takes in the delays of entries that have come."""
-        after = max(self._looked, right.number - _ENTRIES, self._right.first - 1)
-        for entry in self._right.between(after, right.number):
+        after = max(self._looked, right.number - _ENTRIES, -1)
+        for entry in self._right.kept_between(after, right.number):
             self._delays.append(max((each for each in entry.delays if each <= self._most_delay), default=0))
         self._looked = right.number
 
@@ -146,4 +146,4 @@ def _all(after: int, newest: int | None) -> Due:
 
 
 def _entry(log: LogReader, reach: Reach) -> Entry | None:
-    return None if reach.entry < log.first else log.entry(reach.entry)
+    return next(iter(log.kept_between(reach.entry - 1, reach.entry)), None)
