@@ -11,12 +11,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import InputError
+from penstock.errors import InputError, UnsupportedError
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
 from penstock.spark.analysis.schemas import arrow_schema, spark_schema
 from penstock.spark.declaring.beneath import columns_beneath
 from penstock.spark.declaring.declared import Declared, View
+from penstock.spark.lanes.deadlines.views import DeadlineDefinition
 from penstock.spark.lanes.refreshed.defining import check_columns, frame_of, session_beside
 from penstock.spark.storage.bindings import WindowDefinition
 from penstock.spark.storage.joins import JoinDefinition
@@ -38,6 +39,11 @@ from penstock.sql.windows.query import WINDOW_NAME, WindowQuery
 
 #: what an expression over groups says of their window
 _KINDS = {WINDOW_NAME: WINDOW, f"{WINDOW_NAME}.start": START, f"{WINDOW_NAME}.end": END}
+#: how a stream is read beside window views
+_BESIDE_WINDOWS = (
+    "It is a stream. Compare its event time with a window, as in time >= w.start AND time < w.end, and group by that window; "
+    "or aggregate the stream in a view, and name that."
+)
 #: in a plan that Spark has analysed, an aggregation
 _AGGREGATE = re.compile(r"^[\s:+|-]*Aggregate \[", re.MULTILINE)
 
@@ -49,6 +55,9 @@ def set_apart(declared: Declared, query: Query, found: dict[str, tuple[Query, st
         declared: what is declared.
         query: as it was parsed.
         found: takes these, each with its text, behind those that it reads.
+
+    Raises:
+        UnsupportedError: it was to be answered over the rows of views, and names none.
     """
     if isinstance(query, SelectQuery) and query.inner is not None:
         return replace(query, inner=set_apart(declared, query.inner, found))
@@ -56,10 +65,19 @@ def set_apart(declared: Declared, query: Query, found: dict[str, tuple[Query, st
         found[query.source] = set_apart(declared, query.inner, found), query.inner_text
         return replace(query, inner=None, inner_text="")
     if isinstance(query, RefreshedQuery) and query.rest is not None:
+        if query.by_names:
+            _refuse_without_views(declared, query)
         for each in query.inner:
             found[each.name] = set_apart(declared, each.query, found), each.text
         return apart(query, _streams_as_views(declared, query, found))
     return query
+
+
+def _refuse_without_views(declared: Declared, query: RefreshedQuery) -> None:
+    relations = {each.upper() for each in (*declared.streams, *declared.statics)}
+    if all(name.upper() in relations for name, _ in query.sources):
+        assert query.refused is not None, "lanes have refused it"
+        raise query.refused
 
 
 def _streams_as_views(
@@ -119,8 +137,7 @@ def composed_view(
         called = streams.get(view, source)
         found = _read(declared, view, called, is_stream=view in streams)
         if found is None:
-            assert query.refused is not None, "lanes have refused it"
-            raise query.refused
+            raise _refusal(query, clause, source, _instead_of(declared.views[view]))
         read[called], leaves[called.upper()], columns[called] = found
     session = session_beside(spark)
     try:
@@ -134,8 +151,8 @@ def composed_view(
     by_window = _by_window(session, query.text, frame, read, leaves, columns)
     if not by_window and any(view in streams for view in (each.view for each in read.values())):
         # all tuples of a stream would be read at each answer
-        assert query.refused is not None, "lanes have refused it"
-        raise query.refused
+        source, clause = next(each for each in query.sources if each[0] in streams)
+        raise _refusal(query, clause, streams[source], _BESIDE_WINDOWS)
     views = tuple(read.values()) if by_window else tuple(replace(each, time="") for each in read.values())
     outputs = tuple(OutputColumn(each.name, each.type) for each in arrow_schema(schema))
     beneath = declared.beneath(query)
@@ -145,6 +162,25 @@ def composed_view(
         name, identity, text, 0.0, (), tuple(tables), outputs, beneath, views, query.text, by_window
     )
     return View(definition.streams[0], query, definition)
+
+
+def _refusal(query: RefreshedQuery, clause: Clause, source: str, instead: str) -> UnsupportedError:
+    """Why a query is not answered over rows, given one of its names that has no rows to be read, and what to write."""
+    assert query.refused is not None, "lanes have refused it"
+    if not query.by_names:
+        return query.refused
+    return clause.error(
+        UnsupportedError, f"{source} cannot be read in this query beside rows of views. {instead}"
+    )
+
+
+def _instead_of(view: View) -> str:
+    """What to write in place of a view that has no rows to be read beside others."""
+    if isinstance(view.definition, DeadlineDefinition):
+        return "It has a deadline. Declare a view like it without DEADLINE, and name that."
+    if view.derived is not None:
+        return "It aggregates rows of another view. Write its query in FROM, in its place."
+    return "It selects tuples of a stream. Aggregate or join them in a view, and name that."
 
 
 def _read(

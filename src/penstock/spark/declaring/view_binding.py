@@ -228,20 +228,25 @@ class ViewBinding:
             UnsupportedError: lanes answer no inner query; why they do not answer the query.
             SqlError: a mistake in it.
         """
-        if isinstance(query, RefreshedQuery):
+        if isinstance(query, RefreshedQuery) and (query.rest is None or query.by_names):
             raise refused
         _, clause = sources_of(query)[0]
         start = clause.script.find(text)
         place = (clause.script, start) if start >= 0 else (text, 0)
         # of others lanes know better what is wrong with a query that has one view in FROM
-        is_of_several = isinstance(query, JoinQuery | UnionQuery)
+        is_of_several = isinstance(query, JoinQuery | UnionQuery | RefreshedQuery)
+        own_rows = {
+            name
+            for name, known in staged.spelled.items()
+            if not isinstance(staged.views[known].definition, ViewDefinition)
+        }
         views = {
             name
             for name, known in staged.spelled.items()
             if is_of_several or isinstance(staged.views[known].definition, RefreshedDefinition)
         }
-        composed = recomposed(*place, text, self._aggregates, refused, views)
-        if composed is None:
+        composed = recomposed(*place, text, self._aggregates, refused, views, own_rows)
+        if composed is None or (isinstance(query, RefreshedQuery) and composed.rest == query.rest):
             raise refused
         inner: dict[str, tuple[Query, str]] = {}
         outer = set_apart(staged, composed, inner)

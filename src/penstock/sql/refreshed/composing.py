@@ -31,21 +31,25 @@ def composed_query(
     tokens: Sequence[Token],
     parse: Parse,
     refused: UnsupportedError,
-    views: Container[str] = (),
+    views: Container[str] | None = None,
+    aggregated: Container[str] = (),
 ) -> RefreshedQuery | None:
     """A query over the rows of its inner queries that lanes answer, and of views; None where it has none, or Spark is not to compute the rest.
+
+    Where it is not known yet what is a view, a query that names several tables or views has some.
 
     Args:
         script: the text the tokens come from.
         tokens: those of the query, without WITH.
         parse: reads an inner query.
         refused: why lanes do not answer the query as a whole.
-        views: the names of views, in upper case.
+        views: the names of views, in upper case; None: they are not known yet.
+        aggregated: the names of views over which an aggregation has no rows to be read: Spark computes inner ones, too.
 
     Raises:
         SqlError: a mistake in an inner query.
     """
-    finder = _Finder(script, parse)
+    finder = _Finder(script, parse, aggregated)
     rest = finder.replaced(tokens)
     if any(token.token_type is TokenType.HINT for token in rest):
         return None
@@ -56,20 +60,30 @@ def composed_query(
         return None
     if not isinstance(tree, exp.Query):
         return None
-    refuse_unstable(script, rest, tree)
     inner = {each.name.upper() for each in finder.found.values()}
+    if not inner and views is None and sum(1 for _ in tree.find_all(exp.Table)) < 2:
+        return None
     sources = []
-    for name, clause in sources_of_tree(tree, Clause.alone(text.text)):
-        if name.upper() not in inner:
-            start, end = text.span(clause.start, clause.start + len(clause.text))
-            sources.append((name, Clause(script[start:end], script, start)))
-    if not inner and all(name.upper() not in views for name, _ in sources):
+    try:
+        refuse_unstable(script, rest, tree)
+        for name, clause in sources_of_tree(tree, Clause.alone(text.text)):
+            if name.upper() not in inner:
+                start, end = text.span(clause.start, clause.start + len(clause.text))
+                sources.append((name, Clause(script[start:end], script, start)))
+    except UnsupportedError:
+        if inner:
+            raise
+        return None
+    if not inner and (
+        not sources or (views is not None and all(name.upper() not in views for name, _ in sources))
+    ):
         return None
     start, end = tokens[0].start, tokens[-1].end + 1
     whole = Clause(script[start:end], script, start)
     names = names_of(tree, tokenize(text.text))
+    found = tuple(finder.found.values())
     return RefreshedQuery(
-        whole, 0.0, tuple(sources), names, tuple(finder.found.values()), text, refused=refused
+        whole, 0.0, tuple(sources), names, found, text, refused=refused, by_names=views is None and not found
     )
 
 
@@ -80,11 +94,13 @@ class _Finder:
     Attributes:
         script: the text the tokens come from.
         parse: reads an inner query.
+        aggregated: see `composed_query`.
         found: the queries by their names.
     """
 
     script: str
     parse: Parse
+    aggregated: Container[str]
     found: dict[str, InnerQuery] = field(default_factory=dict)
     _names: dict[tuple[str, ...], str] = field(default_factory=dict)
 
@@ -118,7 +134,7 @@ class _Finder:
             query = self.parse(tokens)
         except UnsupportedError:
             return None
-        if not is_answered(query):
+        if not is_answered(query) or self._is_aggregated(query):
             return None
         own = written(self.script, tokens)
         name = _name(query, own.text)
@@ -128,6 +144,17 @@ class _Finder:
         clause = Clause(self.script[start:end], self.script, start)
         self.found.setdefault(name, InnerQuery(name, query, own.text, clause))
         return name
+
+    def _is_aggregated(self, query: object) -> bool:
+        """Whether a query aggregates rows of a view, or selects from such a query."""
+        while isinstance(query, SelectQuery) and query.inner is not None:
+            query = query.inner
+        if not isinstance(query, WindowQuery):
+            return False
+        read: SelectQuery | WindowQuery = query
+        while isinstance(read.inner, SelectQuery):
+            read = read.inner
+        return read.source.upper() in self.aggregated
 
 
 def is_answered(query: object) -> bool:

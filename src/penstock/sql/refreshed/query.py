@@ -43,6 +43,7 @@ class RefreshedQuery:
         rest: the query over the names of these; None: it has the hint.
         streams: (name in `rest`, view) of the streams that it reads by a view of their tuples, once they are declared.
         refused: why lanes do not answer it as a whole; None: it has the hint.
+        by_names: whether lanes refused it before it was known what its names are, and it has no inner query that they answer.
     """
 
     clause: Clause
@@ -53,6 +54,7 @@ class RefreshedQuery:
     rest: Written | None = None
     streams: tuple[tuple[str, str], ...] = ()
     refused: UnsupportedError | None = field(default=None, compare=False)
+    by_names: bool = False
 
     @property
     def text(self) -> str:

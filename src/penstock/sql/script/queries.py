@@ -128,6 +128,7 @@ def recomposed(
     aggregates: Collection[str],
     refused: UnsupportedError,
     views: Container[str],
+    aggregated: Container[str],
 ) -> RefreshedQuery | None:
     """A query that was parsed and then refused, over the rows of its inner queries that lanes answer, and of views; None where it has none.
 
@@ -137,7 +138,7 @@ def recomposed(
         text: the query.
         aggregates: names of the user's aggregates.
         refused: why lanes do not answer it.
-        views: the names of views, in upper case.
+        views, aggregated: see `composed_query`.
     """
     tokens = tokenize(text, start, script)
     for token in tokens:
@@ -148,7 +149,9 @@ def recomposed(
     if is_refreshed(tokens):
         return None
     inlined = with_inlined(script, tokens, lambda _: None)
-    return composed_query(script, inlined, partial(_parsed, script, aggregates=aggregates), refused, views)
+    return composed_query(
+        script, inlined, partial(_parsed, script, aggregates=aggregates), refused, views, aggregated
+    )
 
 
 def _over_groups(

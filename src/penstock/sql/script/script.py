@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.conditions.shapes import PLAIN
+from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
 from penstock.sql.script.parsing import StatementParser, divided
@@ -23,6 +24,7 @@ from penstock.sql.script.statements import (
     CreateViews,
     DropView,
     InsertInto,
+    Query,
     Script,
     Statement,
     sources_of,
@@ -201,11 +203,19 @@ class _Names:
             for source, clause in sources_of(statement.query):
                 if source.upper() not in names and not self._has_rules:
                     raise clause.at(_missing(source, names))
+            self._refuse_without_views(statement.query)
             if isinstance(statement, CreateView):
                 return self._declare(parser, statement)
             self._check_target(parser, statement)
             return statement.table.upper() in names
         return True
+
+    def _refuse_without_views(self, query: Query) -> None:
+        """Refuses a query that lanes do not answer and that names no view over whose rows it could be answered."""
+        if not isinstance(query, RefreshedQuery) or not query.by_names or self._has_rules:
+            return
+        if query.refused is not None and all(self._kind(name) != "view" for name, _ in query.sources):
+            raise query.refused
 
     def _declare(self, parser: StatementParser, statement: CreateView) -> bool:
         """Declares a view, or replaces one; one whose name is taken is set apart. Returns as `_check`."""
