@@ -181,7 +181,7 @@ class StatementParser(Cursor):
             last += 1
         message = (
             f"INSERT INTO takes no list of columns. Write INSERT INTO {sink} SELECT ..., and select the columns in the "
-            "order of the sink."
+            "order of the sink, with its names."
         )
         raise UnsupportedError(message, self.script, self.tokens[start].start, self.tokens[last].end + 1)
 
