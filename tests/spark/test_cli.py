@@ -168,6 +168,10 @@ WITH_SPARK = {
         "CREATE TABLE orders (id INT,\n  city STRNG) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
         "\n  line 2:   city STRNG) USING csv",
     ),
+    "digits of seconds": (
+        "CREATE TABLE orders (id INT,\n  at TIMESTAMP(3)) USING csv OPTIONS (path 'in'); CREATE VIEW v AS SELECT * FROM orders",
+        "table orders: times have microseconds. Write TIMESTAMP without the digits of its seconds.\n  line 2:   at TIMESTAMP(3)) USING csv",
+    ),
     "no number": (
         "CREATE TABLE orders (id INT) USING csv OPTIONS (path 'in', max_files_per_trigger 'x');"
         "CREATE VIEW v AS SELECT * FROM orders",

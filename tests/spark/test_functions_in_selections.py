@@ -245,13 +245,13 @@ def test_rows_whose_columns_call_a_function_are_printed_with_its_file(
     (tmp_path / "mine.py").write_text(
         "import pyarrow.compute as pc\nFUNCTIONS = {'exclaimed': (pc.utf8_upper, 'STRING')}\n"
     )
-    options = ("--format", "csv", "--functions", tmp_path / "mine.py")
+    options = ("--format", "json", "--functions", tmp_path / "mine.py")
     assert called("results", tmp_path / "out", "loud", *options) == 0
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
     wanted = spark.sql("SELECT id, upper(name) AS name FROM orders WHERE id < 3").collect()
-    lines = [f"{row.id},{'' if row.name is None else row.name}" for row in wanted]
-    first, *rest = capsys.readouterr().out.splitlines()
-    assert first == "id,name"
-    assert sorted(rest) == sorted(lines)
+    printed, _ = capsys.readouterr()
+    got = [json.loads(line) for line in printed.splitlines()]
+    assert got
+    assert sorted(got, key=lambda row: row["id"]) == [row.asDict() for row in sorted(wanted)]
     assert called("results", tmp_path / "out", "loud", "--functions", tmp_path / "none.py") == 2
     assert "none.py: this Python file does not exist" in capsys.readouterr().err

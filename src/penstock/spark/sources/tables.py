@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
@@ -96,6 +98,8 @@ _NUMBERS = (
     "rowspersecond",
 )
 #: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
+#: a time with the digits of its seconds, which Spark takes for nanoseconds alone
+_PRECISE = re.compile(r"\s*(TIMESTAMP\w*)\s*\(", re.IGNORECASE)
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": PARQUET, "orc": ORC}
@@ -245,10 +249,17 @@ def declared_columns(table: CreateTable) -> StructType | None:
     text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
     try:
         return _columns(text)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         for column in table.columns:
             try:
                 _columns(f"{quoted(column.name)} {column.type_sql}")
+            except Py4JJavaError as own:
+                text, _, end = table.at(column.name)
+                if (precise := _PRECISE.match(column.type_sql)) is None:
+                    raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
+                told = f"table {table.name}: times have microseconds. Write {precise[1]} without the digits of its seconds."
+                found = text.find("(", end)
+                raise SqlError(told, text, found, text.find(")", found) + 1) from own
             except PySparkException as own:
                 text, _, end = table.at(column.name)
                 name = (own.getMessageParameters() or {}).get("typeName", "").strip('"')
