@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from commands import called
 from damage_cases import quarantined
 from engine_cases import rows, script, write_orders
 from forms import thinned
@@ -220,3 +221,37 @@ def test_the_order_follows_what_was_measured(spark: SparkSession, tmp_path: Path
     spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
     wanted = rows(spark.sql("SELECT * FROM orders WHERE slow(id) AND quick(id) AND amount >= 0"))
     assert rows(run.results("both")) == wanted
+
+
+def test_rows_whose_columns_call_a_function_are_printed_with_its_file(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_orders(tmp_path / "in", 1, 30)
+    found = Engine(spark).function("exclaimed", pc.utf8_upper, "STRING")
+    view = {"loud": "SELECT id, exclaimed(name) AS name FROM orders WHERE id < 3"}
+    run_to_end(found.execute(script(tmp_path / "in", view)), tmp_path / "out")
+    spark.sql("DROP TEMPORARY FUNCTION exclaimed")
+    capsys.readouterr()
+    assert called("results", tmp_path / "out", "loud", "--format", "csv") == 2
+    printed, told = capsys.readouterr()
+    assert printed == ""
+    assert told.splitlines()[-1] == (
+        "penstock: The rows of loud are computed when they are read, and the session does not have the function exclaimed. Name the "
+        f"Python file of the run: `penstock results {tmp_path / 'out'} loud --functions FILE`. In Python, register it with "
+        "`Engine.function` first."
+    )
+    assert "java" not in told
+    assert "SQLQueryContextLogger" not in told
+    (tmp_path / "mine.py").write_text(
+        "import pyarrow.compute as pc\nFUNCTIONS = {'exclaimed': (pc.utf8_upper, 'STRING')}\n"
+    )
+    options = ("--format", "json", "--functions", tmp_path / "mine.py")
+    assert called("results", tmp_path / "out", "loud", *options) == 0
+    spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("orders")
+    wanted = spark.sql("SELECT id, upper(name) AS name FROM orders WHERE id < 3").collect()
+    printed, _ = capsys.readouterr()
+    got = [json.loads(line) for line in printed.splitlines()]
+    assert got
+    assert sorted(got, key=lambda row: row["id"]) == [row.asDict() for row in sorted(wanted)]
+    assert called("results", tmp_path / "out", "loud", "--functions", tmp_path / "none.py") == 2
+    assert "none.py: this Python file does not exist" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from penstock import Engine
 from penstock.errors import SqlError
 
-FAILS = "Spark fails at this: Cannot resolve the runtime replaceable expression"
+FAILS = "Spark fails at this: TO_TIMESTAMP_LTZ reads texts in Spark. Of milliseconds write timestamp_millis(number), of seconds"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ BOUND = {"epsilon": 0.05, "delta": 0.05}
         (0, False, None, "unknown", "not yet known (0 of 20 final windows)"),
         (8, False, 1.0, "unknown", "not yet known (8 of 20 final windows)"),
         (8, True, 0.5, "unknown", "not yet known (8 of 20 final windows)"),
-        (25, False, 0.5, "unknown", "not yet known (25 final windows, too few for windows that overlap)"),
+        (25, False, 0.5, "unknown", "not yet known (25 final windows, too few to learn slack from)"),
         (20, True, None, "active", "active"),
         (20, True, 0.95, "kept", "kept"),
         (20, True, 0.949, "broken", "broken"),
@@ -37,6 +37,15 @@ def test_a_promise_is_judged_once_enough_windows_are_final(
     assert (row.promise, row.is_broken) == (words, state == "broken")
     broken = [line for line in problem_lines(document) if "hourly_00: MAX_ERROR promise broken" in line]
     assert len(broken) == (state == "broken")
+
+
+def test_final_windows_that_slack_is_not_learned_from_are_told_apart() -> None:
+    """Windows that began before the view was watched are final, and nothing is learned from them, whether windows overlap or not."""
+    standing = {"promised": False, "bound": BOUND, "slack_figures": {"known": 5, "needed": 20}}
+    promise = Promise.of({"final": 156, "within": 0.9, "standing": standing})
+    assert promise is not None
+    told = "not yet known (156 final windows; slack is learned from 5 of 20 that it needs)"
+    assert (promise.state, promise.words) == ("unknown", told)
 
 
 def test_a_broken_promise_says_by_how_much() -> None:

@@ -69,7 +69,7 @@ _STORE = "store."
 _FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
 _AGGREGATES = "{'name': (function or class, 'SQL TYPE'), ...}"
 #: name -> (what is called, SQL type of its result)
-_Entries = dict[str, tuple[Callable[..., Any], str]]
+Entries = dict[str, tuple[Callable[..., Any], str]]
 
 
 def read_script(path: Path) -> str:
@@ -121,7 +121,7 @@ def open_script(
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.script import parse_script
 
-    registered, aggregates = ({}, {}) if functions is None else _load_functions(functions)
+    registered, aggregates = ({}, {}) if functions is None else load_functions(functions)
     mistakes = Mistakes()
     parsed = parse_script(text, aggregates=aggregates, mistakes=mistakes)
     if purpose == "run" and parsed.is_empty and not mistakes.found:
@@ -136,10 +136,7 @@ def open_script(
         # the user's settings win
         master, pairs = None, {**slots, **pairs, "spark.master": slots["spark.master"]}
     engine = build_engine(master, pairs, settings, purpose)
-    for name, (function, returns) in registered.items():
-        engine.function(name, function, returns)
-    for name, (given, returns) in aggregates.items():
-        engine.aggregate(name, given, returns)
+    register(engine, registered, aggregates)
     engine.execute(text)
     return engine, text
 
@@ -294,8 +291,20 @@ def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str
     return found
 
 
-def _load_functions(path: Path) -> tuple[_Entries, _Entries]:
-    """What a module's FUNCTIONS and AGGREGATES say: name -> (what is called, SQL type of its result)."""
+def register(engine: Engine, functions: Entries, aggregates: Entries) -> None:
+    """Register what `load_functions` gives."""
+    for name, (function, returns) in functions.items():
+        engine.function(name, function, returns)
+    for name, (given, returns) in aggregates.items():
+        engine.aggregate(name, given, returns)
+
+
+def load_functions(path: Path) -> tuple[Entries, Entries]:
+    """What a module's FUNCTIONS and AGGREGATES say: name -> (what is called, SQL type of its result).
+
+    Raises:
+        InputError: the file does not exist, fails, or defines neither.
+    """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.exists():
         raise InputError(f"--functions {path}: this Python file does not exist.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from penstock.cli.common import session_libraries
+from penstock.cli.common import Entries, Functions, load_functions, register, session_libraries
 from penstock.errors import InputError, PenstockError, UnknownNameError
 from penstock.monitor.figures import counted
 
@@ -72,6 +72,7 @@ def results(
     output_format: Annotated[
         Format, typer.Option("--format", help="Output format: table, csv or json lines.")
     ] = Format.TABLE,
+    functions: Functions = None,
 ) -> None:
     """Print the rows of a view."""
     from penstock.spark.storage.store_paths import store_path
@@ -83,6 +84,7 @@ def results(
             raise InputError(f"{option} and {'--misses' if misses else '--changes'} exclude each other.")
     if misses and definition is not None:
         raise InputError("--definition and --misses exclude each other: --misses covers all definitions.")
+    own = None if functions is None else load_functions(functions)
     from penstock.spark.storage.layout import Layout
 
     layout = Layout.of(folder, folder)
@@ -100,7 +102,7 @@ def results(
         if count is None:
             count = _print_plain(layout, asked, output_format)
         if count is None:
-            count = _print_computed(folder, asked, output_format)
+            count = _print_computed(folder, asked, output_format, own)
     except UnknownNameError:  # the view exists: its windows are not answered yet
         count = 0
     if not count:
@@ -277,8 +279,17 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> int | N
     return found.count
 
 
-def _print_computed(folder: str, asked: Asked, output_format: Format) -> int:
-    """Prints rows that Spark computes, and returns how many."""
+def _print_computed(
+    folder: str, asked: Asked, output_format: Format, own: tuple[Entries, Entries] | None
+) -> int:
+    """Prints rows that Spark computes, and returns how many.
+
+    Args:
+        folder: the results folder.
+        asked: which rows.
+        output_format: how they are printed.
+        own: the user's functions and aggregates, if a file with them is given.
+    """
     from penstock.spark.analysis.schemas import arrow_schema
     from penstock.spark.results.read import as_texts, open_results, rows_as_json
     from penstock.spark.results.texts import has_form
@@ -287,8 +298,13 @@ def _print_computed(folder: str, asked: Asked, output_format: Format) -> int:
 
     told = f"Starting Spark to compute the columns of {asked.view} ..."
     Console(stderr=True).print(told, highlight=False, markup=False)
+    spark = build_session("local[*]", session_libraries({}, kafka=False, stores=[folder]), purpose="brief")
+    if own is not None:
+        from penstock.spark.engine import Engine
+
+        register(Engine(spark), *own)
     frame = open_results(
-        build_session("local[*]", session_libraries({}, kafka=False, stores=[folder]), purpose="brief"),
+        spark,
         folder,
         asked.view,
         asked.changes,

@@ -20,6 +20,7 @@ class Promise:
         needed: final windows that the promise needs.
         within: the share of final rows whose first answer was within the bound; None where it is not known.
         asked: the share that is asked for.
+        learned: final windows that slack is learned from, and how many of them it needs; None where that is not known.
     """
 
     state: Literal["unknown", "active", "kept", "broken"]
@@ -27,6 +28,7 @@ class Promise:
     needed: int
     within: float | None
     asked: float
+    learned: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, view: Mapping[str, Any]) -> Promise | None:
@@ -38,7 +40,9 @@ class Promise:
         final, within, asked = int(view.get("final") or 0), view.get("within"), 1 - float(bound["delta"])
         needed = max(1, math.ceil(1 / float(bound["delta"])))
         if not promised or final < needed:
-            return cls("unknown", final, needed, within, asked)
+            figures = standing.get("slack_figures") or {}
+            learned = int(figures.get("known", 0)), int(figures.get("needed", 0))
+            return cls("unknown", final, needed, within, asked, learned if learned[0] < learned[1] else None)
         if within is None:
             return cls("active", final, needed, None, asked)
         return cls("broken" if within < asked else "kept", final, needed, within, asked)
@@ -50,7 +54,11 @@ class Promise:
             return self.state
         if self.final < self.needed:
             return f"not yet known ({self.final:,} of {self.needed:,} final windows)"
-        return f"not yet known ({counted(self.final, 'final window')}, too few for windows that overlap)"
+        windows = counted(self.final, "final window")
+        if self.learned is None:
+            return f"not yet known ({windows}, too few to learn slack from)"
+        known, needed = self.learned
+        return f"not yet known ({windows}; slack is learned from {known:,} of {needed:,} that it needs)"
 
     @property
     def fault(self) -> str | None:

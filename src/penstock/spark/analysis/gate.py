@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
 from penstock.spark.analysis.functions import ALLOWED, REFUSED, refusal
+from penstock.sql.script.dialects import other_arguments
 from penstock.sql.text.lexing import is_call, tokenize
 
 _CATALYST = "org.apache.spark.sql.catalyst."
@@ -223,7 +224,8 @@ def _shallow(text: str) -> Iterator[None]:
         if "StackOverflowError" in told:
             message = "This is nested too deeply for Spark. Move a part to its own view."
         elif (failed := _INTERNAL.search(told)) is not None:
-            message = f"Spark fails at this: {failed[1]}. Check the types of the arguments."
+            instead = other_arguments(text)
+            message = f"Spark fails at this: {instead or f'{failed[1]}. Check the types of the arguments'}."
         else:
             raise
         raise UnsupportedError(message, text, 0, len(text)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
@@ -12,6 +13,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from penstock.errors import InputError, UnknownNameError, UnsupportedError
 from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.plan.names import free_name
+from penstock.spark.analysis.catalyst import unlogged
 from penstock.spark.analysis.functions import refusal
 from penstock.spark.analysis.gate import changing, computed, stored_schema, tried
 from penstock.spark.analysis.schemas import spark_schema
@@ -163,7 +165,8 @@ def results(
 
     Raises:
         UnknownNameError: there is no such view or definition.
-        InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows.
+        InputError: all definitions of a view that is no selection, or of one definition; final rows of a view without windows; a
+            function that the view's SELECT list calls is not registered in the session.
     """
     name, entry = find_rows(layout, view, definition, all_definitions, final_only)
     try:
@@ -171,7 +174,16 @@ def results(
             return joined_results(spark, layout, entry)
         if not is_selection(entry):
             return window_results(spark, layout, entry["stream"], name, entry["id"], final_only)
-        return _selected(spark, layout, name, entry, definition, all_definitions)
+        with unlogged():
+            return _selected(spark, layout, name, entry, definition, all_definitions)
+    except AnalysisException as error:
+        if error.getCondition() != "UNRESOLVED_ROUTINE":
+            raise
+        function = (error.getMessageParameters() or {}).get("routineName", "").strip("`")
+        raise InputError(
+            f"The rows of {name} are computed when they are read, and the session does not have the function {function}. Name the Python "
+            f"file of the run: `penstock results {layout.output} {name} --functions FILE`. In Python, register it with `Engine.function` first."
+        ) from None
     except UnsupportedError as error:
         raise InputError(
             f"{layout.output / '_penstock'} has a text of view {name} that Penstock never writes. Another program changed this "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import UnsupportedError
+from penstock.sql.text.lexing import tokenize
 
 _TUMBLING = "Write GROUP BY window(time, '10 minutes'), and window.start or window.end in the SELECT list"
 _SLIDING = "Write GROUP BY window(time, '10 minutes', '5 minutes'): size, then slide"
@@ -30,6 +32,10 @@ _FUNCTIONS = {
     "CONVERT_TZ": "convert_timezone('UTC', 'Europe/Berlin', time)",
     "PROCTIME": "the option arrival 'column' of the table, and that column",
 }
+#: functions that Spark has too, which take other arguments in another system
+_OTHER_ARGUMENTS = {
+    "TO_TIMESTAMP_LTZ": "TO_TIMESTAMP_LTZ reads texts in Spark. Of milliseconds write timestamp_millis(number), of seconds timestamp_seconds(number)",
+}
 _SUFFIXES = ("_START", "_END", "_ROWTIME")
 _PATTERNS = "Write lag(column) OVER (PARTITION BY key ORDER BY time) for earlier rows, in a view with the hint REFRESH('1 minute')"
 _CHANGES = "Leave EMIT out: each view publishes its changes, and `penstock results --changes` prints them"
@@ -38,6 +44,13 @@ _CHANGES = "Leave EMIT out: each view publishes its changes, and `penstock resul
 def instead_of(function: str) -> str | None:
     """What Spark's SQL has in place of a function of another system; None: nothing is known of the name."""
     return _FUNCTIONS.get(function.upper())
+
+
+def other_arguments(text: str) -> str | None:
+    """What to write for a call at which Spark fails, because it takes other arguments than another system; None: no such call is in the text."""
+    words = [token.text.upper() for token in tokenize(text)]
+    calls = (word for word, after in pairwise(words) if after == "(" and word in _OTHER_ARGUMENTS)
+    return next((_OTHER_ARGUMENTS[word] for word in calls), None)
 
 
 def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:

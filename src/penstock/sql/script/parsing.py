@@ -156,7 +156,9 @@ class StatementParser(Cursor):
             if not self.accept(TokenType.INTO):
                 raise refusal(self.script, self.tokens, self.position)
             self.accept(TokenType.TABLE)
-            return InsertInto(self._declared_name(), *self._query())
+            name = self._declared_name()
+            self._refuse_columns(name)
+            return InsertInto(name, *self._query())
         raise refusal(self.script, self.tokens, self.position)
 
     def declare(self, name: str, names: MutableMapping[str, str]) -> None:
@@ -168,6 +170,20 @@ class StatementParser(Cursor):
                 *self.name_place,
             )
         names[name.upper()] = name
+
+    def _refuse_columns(self, sink: str) -> None:
+        """Refuses a list of columns behind the name of a sink; a query in parentheses is none."""
+        queries = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.L_PAREN)
+        if self.kind() is not TokenType.L_PAREN or self.kind(1) in queries:
+            return
+        start, last = self.position, self.position
+        while last + 1 < len(self.tokens) and self.kinds[last] is not TokenType.R_PAREN:
+            last += 1
+        message = (
+            f"INSERT INTO takes no list of columns. Write INSERT INTO {sink} SELECT ..., and select the columns in the "
+            "order of the sink, with its names."
+        )
+        raise UnsupportedError(message, self.script, self.tokens[start].start, self.tokens[last].end + 1)
 
     def _query(self) -> tuple[Query, str, int, int]:
         if self.position == len(self.tokens):
@@ -192,6 +208,9 @@ class StatementParser(Cursor):
         return CreateView(name, *self._query(), retain)
 
     def _table(self) -> CreateTable:
+        if self.accept_words("IF", "NOT", "EXISTS"):
+            message = "IF NOT EXISTS is not supported. Leave it out: a script declares each table once."
+            raise UnsupportedError(message, self.script, self.tokens[2].start, self.tokens[4].end + 1)
         name = self._declared_name()
         columns: tuple[Column, ...] = ()
         if self.accept(TokenType.L_PAREN):

@@ -18,23 +18,33 @@ _DESCRIBED = (
     "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT` shows what each view computes."
 )
 _AS_A_VIEW = "Write CREATE VIEW name AS SELECT ..."
+_AS_AN_INPUT = "rite CREATE TABLE name (columns) USING source OPTIONS (...)."
+_OWN_FUNCTIONS = "Register functions with `--functions FILE` or `Engine.function`."
+_TEMPORARY = ("TEMPORARY", "TEMP", "GLOBAL TEMPORARY", "GLOBAL TEMP")
 #: statements of other systems that declare an input or, if they have a query, a view
-_OF_A_QUERY = ("CREATE STREAM", "CREATE STREAMING")
+_OF_A_QUERY = ("CREATE STREAM", "CREATE STREAMING", *(f"CREATE {each} TABLE" for each in _TEMPORARY))
 #: what to do instead of a statement of another kind, by how it begins
 _INSTEAD = {
+    **{
+        f"CREATE {begin}{word} VIEW": f"Leave {word} out: write CREATE {begin}VIEW name AS SELECT ..."
+        for word in _TEMPORARY
+        for begin in ("", "OR REPLACE ")
+    },
+    **{f"CREATE {word} TABLE": f"Leave {word} out: w{_AS_AN_INPUT}" for word in _TEMPORARY},
     "CREATE OR REPLACE": "Only views can be replaced. Edit the script; `penstock run --watch` applies the change.",
     "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
     "ALTER": "Edit the script; `penstock run --watch` applies the change.",
     "SHOW": "`penstock status DIR` lists the streams and views of a run.",
     "DESCRIBE": _DESCRIBED,
     "DESC": _DESCRIBED,
-    "CREATE FUNCTION": "Register functions with `--functions FILE` or `Engine.function`.",
+    **dict.fromkeys(
+        ("CREATE FUNCTION", "CREATE TEMPORARY FUNCTION", "CREATE TEMPORARY SYSTEM FUNCTION"), _OWN_FUNCTIONS
+    ),
     **dict.fromkeys(
         ("CREATE MATERIALIZED", "CREATE TEMPORARY", "CREATE TEMP", "CREATE GLOBAL", "CREATE LIVE"), _AS_A_VIEW
     ),
     **dict.fromkeys(
-        (*_OF_A_QUERY, "CREATE SOURCE", "CREATE EXTERNAL"),
-        "Write CREATE TABLE name (columns) USING source OPTIONS (...).",
+        ("CREATE STREAM", "CREATE STREAMING", "CREATE SOURCE", "CREATE EXTERNAL"), f"W{_AS_AN_INPUT}"
     ),
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": _AS_A_VIEW,
@@ -56,7 +66,7 @@ def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementErr
         position: number of the first token that no statement has there.
     """
     end = tokens[min(position, len(tokens) - 1)].end + 1
-    begin = " ".join(token.text.upper() for token in tokens[:3])
+    begin = " ".join(token.text.upper() for token in tokens[:6])
     word = next((each for each in _INSTEAD if f"{begin} ".startswith(f"{each} ")), "")
     instead = _INSTEAD.get(word, "")
     if word in _OF_A_QUERY and any(token.token_type is TokenType.SELECT for token in tokens):
