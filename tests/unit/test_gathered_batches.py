@@ -31,7 +31,7 @@ def test_a_batch_rests_by_what_it_took_and_no_longer_than_tuples_may_wait(
 def test_tuples_wait_as_long_as_the_least_patient_reader_lets_them(
     asked: list[float], patience: float
 ) -> None:
-    plans: Any = SimpleNamespace(demands=(), patience=None, demanding=None)
+    plans: Any = SimpleNamespace(demands=(), patience=None, demanding=None, demand_all=list)
     log: Any = None
     ask(log, plans, [Asked("lane", f"v{number}", (), False, each) for number, each in enumerate(asked)])
     assert plans.patience == patience

@@ -12,6 +12,7 @@ from penstock.sql.script.script import parse_script
 from penstock.sql.script.statements import sources_of
 from penstock.sql.script.views import flatten
 from penstock.sql.text.lexing import tokenize
+from refusals import refuse
 
 
 def joined(text: str) -> JoinQuery:
@@ -137,7 +138,7 @@ def test_a_join_with_the_newest_row_says_which_it_is(
 def test_a_join_with_the_newest_row_that_is_none(text: str, place: str, message: str) -> None:
     whole = f"SELECT a.x FROM a {text}"
     with pytest.raises(SqlError) as caught:
-        parse_query(whole)
+        refuse(whole)
     assert message in str(caught.value)
     assert whole[caught.value.start : caught.value.end] == place
 
@@ -188,7 +189,7 @@ def test_an_exists_that_is_compared_is_no_condition_of_its_own(more: str) -> Non
     ):
         assert not is_join(tokenize(text, 0, text))
         with pytest.raises(UnsupportedError, match="subquery"):
-            parse_query(text)
+            refuse(text)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_in_with_a_query_is_a_semi_or_anti_join(
 )
 def test_other_tests_with_in_are_refused(text: str, told: str) -> None:
     with pytest.raises(SqlError) as raised:
-        parse_query(text)
+        refuse(text)
     assert told in raised.value.message
 
 
@@ -390,7 +391,7 @@ def test_scripts_know_the_inputs_of_joins() -> None:
 )
 def test_what_is_not_supported_is_refused(query: str, marked: str, message: str) -> None:
     with pytest.raises(SqlError) as raised:
-        parse_query(query)
+        refuse(query)
     assert raised.value.text[raised.value.start : raised.value.end] == marked
     assert message in raised.value.message
     assert isinstance(raised.value, UnsupportedError) or "have the name" in message
@@ -418,6 +419,6 @@ def test_what_is_not_supported_is_refused(query: str, marked: str, message: str)
 )
 def test_mistakes_are_underlined(query: str, marked: str, message: str) -> None:
     with pytest.raises(SqlError) as raised:
-        parse_query(query)
+        refuse(query)
     assert raised.value.text[raised.value.start : raised.value.end] == marked
     assert message in raised.value.message

@@ -19,6 +19,7 @@ from penstock.sql.text.hints import Hints, Loss, parse_hints
 from penstock.sql.text.lexing import tokenize
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import WindowQuery
+from refusals import refuse
 
 SCRIPT = """-- flights; as they come
 CREATE TABLE flights (sched_dep TIMESTAMP, fare DECIMAL(9, 2), tags ARRAY<STRUCT<x: INT>>, `dep delay` DOUBLE)
@@ -186,7 +187,7 @@ def test_hints_are_validated(hint: str, message: str) -> None:
 )
 def test_what_is_not_supported_yet_is_refused(query: str, marked: str) -> None:
     with pytest.raises(UnsupportedError, match="Allowed in a") as raised:
-        parse_query(query)
+        refuse(query)
     assert raised.value.text[raised.value.start : raised.value.end] == marked
 
 

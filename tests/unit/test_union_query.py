@@ -13,6 +13,7 @@ from penstock.sql.script.views import flatten
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import UnionQuery, union_name
 from penstock.sql.windows.query import BeneathJoin, WindowQuery
+from refusals import refuse
 
 TWO = "SELECT ts, a FROM x WHERE a > 1 UNION ALL SELECT ts, b + 1 FROM y"
 
@@ -108,7 +109,7 @@ def test_views_on_views() -> None:
 )
 def test_mistakes_are_underlined(text: str, marked: str, message: str) -> None:
     with pytest.raises(SqlError) as raised:
-        parse_query(text)
+        refuse(text)
     error = raised.value
     assert message in error.message
     assert error.text[error.start : error.end] == marked

@@ -15,6 +15,7 @@ from penstock.sql.script.views import flatten
 from penstock.sql.text.intervals import microseconds_of
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.windows.query import Beneath, WindowQuery
+from refusals import refuse
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -286,7 +287,7 @@ _WINDOW = "window(ts, '1 hour')"
 )
 def test_what_is_not_supported_is_refused(query: str, marked: str) -> None:
     with pytest.raises(UnsupportedError) as raised:
-        parse_query(query)
+        refuse(query)
     assert raised.value.text[raised.value.start : raised.value.end] == marked
 
 
@@ -331,7 +332,7 @@ def test_what_is_not_supported_is_refused(query: str, marked: str) -> None:
 )
 def test_mistakes_are_underlined(query: str, marked: str) -> None:
     with pytest.raises(SqlError) as raised:
-        parse_query(query)
+        refuse(query)
     assert type(raised.value) is SqlError
     assert raised.value.text[raised.value.start : raised.value.end] == marked
 
@@ -414,7 +415,7 @@ def test_aggregates_of_the_users_are_for_windows_with_a_deadline(query: str) -> 
     with pytest.raises(
         UnsupportedError, match=r"(Your aggregate|WHERE cannot use an aggregate) .*: SELECT /\*\+ DEADLINE"
     ) as raised:
-        parse_query(query, USERS)
+        refuse(query, USERS)
     assert raised.value.text[raised.value.start : raised.value.end].strip("`").upper() == "SCORE"
 
 
@@ -427,7 +428,7 @@ def test_aggregates_of_the_users_are_for_windows_with_a_deadline(query: str) -> 
 )
 def test_losses_need_a_deadline(query: str) -> None:
     with pytest.raises(SqlError, match=r"^LOSS limits .* Add DEADLINE"):
-        parse_query(query, USERS)
+        refuse(query, USERS)
 
 
 @pytest.mark.parametrize(

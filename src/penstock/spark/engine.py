@@ -100,7 +100,7 @@ class Engine:
     def __init__(self, spark: SparkSession, settings: Settings | None = None, **tune: Unpack[Tuning]) -> None:
         require_classic(spark)
         require_meaning(spark)
-        acknowledge_answers(spark)
+        acknowledge_answers()
         self._spark = spark
         self._settings = tuned(settings or Settings(), tune)
         self._declared = Declared()

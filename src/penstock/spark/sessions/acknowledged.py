@@ -14,7 +14,7 @@ import stat
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 #: systems without it do not acknowledge late, or cannot be asked not to
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
@@ -70,13 +70,9 @@ class _Connected:
         self._before(connection)
 
 
-def acknowledge_answers(spark: SparkSession) -> None:
-    """Lets every thread of this process read Java's answers so; to be called again does no harm.
-
-    Args:
-        spark: any session.
-    """
-    client = getattr(spark.sparkContext._gateway, "_gateway_client", None)
+def acknowledge_answers() -> None:
+    """Lets every thread of this process read Java's answers so, once there is a session; to be called again does no harm."""
+    client = getattr(SparkContext._gateway, "_gateway_client", None)
     connected = getattr(client, "set_thread_connection", None)
     if client is None or connected is None or isinstance(connected, _Connected):
         return

@@ -126,7 +126,7 @@ def build_session(
             ) from error
         told = f"Cannot start Spark on master {master}: {first_line(error)}"
         raise ConnectionFailedError(f"{told}; Java printed: {said}" if said else told) from error
-    acknowledge_answers(session)
+    acknowledge_answers()
     # it prints a traceback when the JVM goes away
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     return session

@@ -215,6 +215,7 @@ class _Names:
         if not isinstance(query, RefreshedQuery) or not query.by_names or self._has_rules:
             return
         if query.refused is not None and all(self._kind(name) != "view" for name, _ in query.sources):
+            self._mentioned.update(name.upper() for name, _ in query.sources)
             raise query.refused
 
     def _declare(self, parser: StatementParser, statement: CreateView) -> bool:
