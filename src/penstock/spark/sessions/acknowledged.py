@@ -29,6 +29,7 @@ class Acknowledged(io.RawIOBase):
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._is_late = _QUICK is not None and connected.family != socket.AF_UNIX
 
     def readable(self) -> bool:
         """True."""
@@ -44,8 +45,8 @@ class Acknowledged(io.RawIOBase):
         Raises:
             OSError: the connection is broken.
         """
-        if _QUICK is not None and self._socket.family != socket.AF_UNIX:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+        if self._is_late:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)  # type: ignore[arg-type]
         return self._socket.recv_into(buffer)
 
     def close(self) -> None:

@@ -97,9 +97,9 @@ _NUMBERS = (
     "rowspertrigger",
     "rowspersecond",
 )
-#: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 #: a time with the digits of its seconds, which Spark takes for nanoseconds alone
 _PRECISE = re.compile(r"\s*(TIMESTAMP\w*)\s*\(", re.IGNORECASE)
+#: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 _ANY_AGE = "36500d"
 #: what files are called in reasons
 _KINDS = {"parquet": PARQUET, "orc": ORC}

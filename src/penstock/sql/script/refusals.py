@@ -18,7 +18,7 @@ _DESCRIBED = (
     "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT` shows what each view computes."
 )
 _AS_A_VIEW = "Write CREATE VIEW name AS SELECT ..."
-_AS_AN_INPUT = "rite CREATE TABLE name (columns) USING source OPTIONS (...)."
+_AS_AN_INPUT = "CREATE TABLE name (columns) USING source OPTIONS (...)."
 _OWN_FUNCTIONS = "Register functions with `--functions FILE` or `Engine.function`."
 _TEMPORARY = ("TEMPORARY", "TEMP", "GLOBAL TEMPORARY", "GLOBAL TEMP")
 #: statements of other systems that declare an input or, if they have a query, a view
@@ -30,7 +30,7 @@ _INSTEAD = {
         for word in _TEMPORARY
         for begin in ("", "OR REPLACE ")
     },
-    **{f"CREATE {word} TABLE": f"Leave {word} out: w{_AS_AN_INPUT}" for word in _TEMPORARY},
+    **{f"CREATE {word} TABLE": f"Leave {word} out: write {_AS_AN_INPUT}" for word in _TEMPORARY},
     "CREATE OR REPLACE": "Only views can be replaced. Edit the script; `penstock run --watch` applies the change.",
     "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
     "ALTER": "Edit the script; `penstock run --watch` applies the change.",
@@ -44,7 +44,7 @@ _INSTEAD = {
         ("CREATE MATERIALIZED", "CREATE TEMPORARY", "CREATE TEMP", "CREATE GLOBAL", "CREATE LIVE"), _AS_A_VIEW
     ),
     **dict.fromkeys(
-        ("CREATE STREAM", "CREATE STREAMING", "CREATE SOURCE", "CREATE EXTERNAL"), f"W{_AS_AN_INPUT}"
+        ("CREATE STREAM", "CREATE STREAMING", "CREATE SOURCE", "CREATE EXTERNAL"), f"Write {_AS_AN_INPUT}"
     ),
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": _AS_A_VIEW,
