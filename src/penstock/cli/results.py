@@ -280,7 +280,7 @@ def _print_plain(layout: Layout, asked: Asked, output_format: Format) -> int | N
 
 
 def _print_computed(
-    folder: str, asked: Asked, output_format: Format, own: tuple[Entries, Entries] | None
+    folder: str, asked: Asked, output_format: Format, own: tuple[Entries, Entries] | None = None
 ) -> int:
     """Prints rows that Spark computes, and returns how many.
 
