@@ -51,6 +51,9 @@ STREAMING = {
     # every so many batches Spark writes the list of all files it ever read anew
     "spark.sql.streaming.fileSource.log.compactInterval": "100",
 }
+#: Spark looks at each file of a batch again, and begins a job for that where there are more than 32. The job takes as long as
+#: a look at some thousand local files (docs/decisions/0146); in an object store it is the faster way
+_LISTED_WITHOUT_A_JOB = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "256"}
 
 
 def build_session(
@@ -102,6 +105,7 @@ def build_session(
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **STREAMING,
+        **({} if stores else _LISTED_WITHOUT_A_JOB),
         **REDACTION,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
         "spark.driver.extraJavaOptions": f"{option(f'-Dlog4j2.configurationFile={_LOG4J2}')} -Xss16m {java_options(java, purpose)}".strip(),
