@@ -17,11 +17,17 @@ from penstock.operators.deadlines.instances import (
     WorkedOut,
     user_instance,
 )
-from penstock.operators.deadlines.pane_partials import MergedWindow, PanePartials, from_panes
+from penstock.operators.deadlines.pane_partials import (
+    MergedWindow,
+    PanePartials,
+    from_panes,
+    lifted,
+    merged_panes,
+    since,
+)
 from penstock.operators.deadlines.sampled_order import sampled_instance
-from penstock.operators.hashing import canonical_columns
-from penstock.operators.windows.aggregates import Parts, lift_values
-from penstock.operators.windows.content import Content
+from penstock.operators.windows.aggregates import Parts
+from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.rows import OVERFLOWED, lowered
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.windows import WindowPlan
@@ -121,6 +127,51 @@ def work_out_merged(
     return _without_all(found) if rows.num_rows else _nothing(plan)
 
 
+def lift_share(plan: OrderPlan, extent: Extent, tuples: Tuples, *, by_pane: bool) -> tuple[Content, int]:
+    """Lifts a part of the tuples of an instance with built-in aggregates to what `merge_shares` merges.
+
+    Args:
+        plan: the view.
+        extent: of the instance.
+        tuples: the part; of a lift by pane those that came after the window, too.
+        by_pane: partials for later orders are made of it: tuples of `since(extent)` count.
+
+    Returns:
+        The partials, and of how many tuples they are.
+    """
+    keys, own = _keyed(plan, tuples)
+    is_meant = (since(extent) if by_pane else extent).holds(own)
+    return lifted(plan.window, keys, own, is_meant, by_pane=by_pane), int(is_meant.sum())
+
+
+def merge_shares(
+    plan: OrderPlan,
+    extent: Extent,
+    pieces: Sequence[Content],
+    new: int,
+    after: int | None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[MergedWindow, PanePartials | None]:
+    """Merges an instance from the partials of all parts of its tuples.
+
+    Args:
+        plan, extent: as of `lift_share`.
+        pieces: of each part, at least one.
+        new: tuples that they are of.
+        after: the entries up to it have no tuples from the window's start on; None: the lift was not by pane.
+        clock: seconds.
+
+    Returns:
+        The instance, and the partials that serve later ones if the lift was by pane.
+    """
+    began, kept = clock(), None
+    if after is None:
+        content = together(pieces).merged(Parts.of(plan.window.aggregates), plan.keys)
+    else:
+        content, kept = merged_panes(plan.window, plan.keys, extent, pieces, after)
+    return MergedWindow(content, WindowWork(new, 0, carried=False), clock() - began), kept
+
+
 def work_out_sampled(
     plan: OrderPlan,
     sample: Tuples,
@@ -159,11 +210,9 @@ def _built_in(
     window: WindowPlan, keys: Sequence[str], extent: Extent, tuples: Tuples, clock: Callable[[], float]
 ) -> WorkedOut:
     began = clock()
-    parts = Parts.of(window.aggregates)
-    held = tuples.columns.filter(pa.array(extent.holds(tuples)))
-    held = canonical_columns(held, (*keys, *parts.values))
-    values = {name: lift_values(held, keys, name) for name in parts.values}
-    content = Content(parts.lift(held, keys), values)
-    lifted = clock()
+    is_held = extent.holds(tuples)
+    content = lifted(window, keys, tuples, is_held, by_pane=False)
+    ready = clock()
     rows = lowered(window, content, keys)
-    return WorkedOut(rows, WindowWork(held.num_rows, 0, carried=False), lifted - began, 0.0, clock() - lifted)
+    work = WindowWork(int(is_held.sum()), 0, carried=False)
+    return WorkedOut(rows, work, ready - began, 0.0, clock() - ready)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.operators.deadlines.instances import Extent, Tuples
+from penstock.operators.deadlines.instances import Extent, Mask, Tuples
 from penstock.operators.hashing import canonical_columns
 from penstock.operators.windows.aggregates import Parts, lift_values
-from penstock.operators.windows.content import Content
+from penstock.operators.windows.content import Content, together
 from penstock.operators.windows.panes import PANE
 from penstock.plan.deadlines import WindowWork
 from penstock.plan.times import LATEST
@@ -106,11 +106,7 @@ def from_panes(
         pieces.append(_between(kept.content, extent.start, LATEST))
         settled = kept.settled
     if new or kept is None:
-        held = tuples.columns.filter(pa.array(is_new))
-        held = held.append_column(PANE, pa.array(window.windows.panes_of(tuples.times[is_new])))
-        held = canonical_columns(held, (*keys, *parts.values))
-        values = {name: lift_values(held, groups, name) for name in parts.values}
-        pieces.append(Content(parts.lift(held, groups), values))
+        pieces.append(lifted(window, keys, tuples, is_new))
     content = _joined(pieces)
     if _rows(content) > 2 * settled + _LOOSE_ROWS:
         content = content.merged(parts, groups).in_one()
@@ -120,6 +116,48 @@ def from_panes(
     found = MergedWindow(own, WindowWork(new, 0, carried=kept is not None), adding)
     after = after if kept is None else kept.after
     return found, PanePartials(after, extent.entries - 1, extent.start, content, settled)
+
+
+def lifted(
+    window: WindowPlan, keys: Sequence[str], tuples: Tuples, is_meant: Mask, *, by_pane: bool = True
+) -> Content:
+    """Partials of some tuples by pane and group, or by group alone.
+
+    Args:
+        window: the view.
+        keys: the grouping columns, at least one.
+        tuples: with the columns of the view.
+        is_meant: bool[n], which of them.
+        by_pane: whether those of each pane are apart.
+    """
+    parts = Parts.of(window.aggregates)
+    held = tuples.columns.filter(pa.array(is_meant))
+    groups = list(keys)
+    if by_pane:
+        held = held.append_column(PANE, pa.array(window.windows.panes_of(tuples.times[is_meant])))
+        groups = [PANE, *keys]
+    held = canonical_columns(held, (*keys, *parts.values))
+    values = {name: lift_values(held, groups, name) for name in parts.values}
+    return Content(parts.lift(held, groups), values)
+
+
+def merged_panes(
+    window: WindowPlan, keys: Sequence[str], extent: Extent, pieces: Sequence[Content], after: int
+) -> tuple[Content, PanePartials]:
+    """Merges partials by pane that parts of the tuples were lifted to; see `from_panes`.
+
+    Args:
+        window, keys, extent: as there.
+        pieces: of disjoint parts of the tuples of `since(extent)`, at least one.
+        after: as there.
+
+    Returns:
+        The window, a row for each group, and the partials that serve later ones.
+    """
+    parts = Parts.of(window.aggregates)
+    content = together(pieces).merged(parts, [PANE, *keys]).in_one()
+    own = _between(content, extent.start, extent.end).merged(parts, keys)
+    return own, PanePartials(after, extent.entries - 1, extent.start, content, _rows(content))
 
 
 def _rows(content: Content) -> int:

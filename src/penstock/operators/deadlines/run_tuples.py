@@ -12,7 +12,31 @@ from penstock.operators.deadlines.instances import Extent, Integers, Mask, Tuple
 from penstock.operators.joins.tuples import RunSlice
 
 
-def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterable[Extent]) -> Tuples:
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of the equal parts that tuples are divided into, by the places of those of each run.
+
+    Attributes:
+        number: from 0.
+        of: how many there are.
+    """
+
+    number: int
+    of: int
+
+    def within(self, first: int, last: int) -> tuple[int, int]:
+        """The places of this part among first, ..., last - 1: its first one, and the one behind its last."""
+        rows = last - first
+        return first + rows * self.number // self.of, first + rows * (self.number + 1) // self.of
+
+
+#: all tuples
+WHOLE = Share(0, 1)
+
+
+def tuples_of(
+    runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterable[Extent], share: Share = WHOLE
+) -> Tuples:
     """The tuples of runs whose event times lie in some extents, as they lie in memory, whichever entry they came with.
 
     Args:
@@ -20,6 +44,7 @@ def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterabl
             is that until which it is meant.
         columns: those that are given.
         extents: of which instances.
+        share: which part of them.
 
     Raises:
         ValueError: a run is sorted by a key, or lacks a column.
@@ -27,7 +52,7 @@ def tuples_of(runs: Iterable[RunSlice], columns: Sequence[str], extents: Iterabl
     tables: list[pa.Table] = []
     times = [np.zeros(0, np.int64)]
     entries = [np.zeros(0, np.int64)]
-    for piece in _pieces(runs, columns, _joined(extents)):
+    for piece in _pieces(runs, columns, _joined(extents), share):
         table, moments, own = pa.Table.from_batches([piece.tuples]), piece.times, piece.entries
         if piece.meant is not None:
             table, moments, own = table.filter(pa.array(piece.meant)), moments[piece.meant], own[piece.meant]
@@ -97,7 +122,10 @@ class _Piece:
 
 
 def _pieces(
-    runs: Iterable[RunSlice], columns: Sequence[str], spans: Sequence[tuple[int, int]]
+    runs: Iterable[RunSlice],
+    columns: Sequence[str],
+    spans: Sequence[tuple[int, int]],
+    share: Share = WHOLE,
 ) -> Iterator[_Piece]:
     for each in runs:
         if each.run.plan.key:
@@ -117,7 +145,7 @@ def _pieces(
                     continue
                 part = each.run.part(number)
                 assert part is not None, "it is in the directory"
-                first, last = np.searchsorted(part.times, (start, end)).tolist()
+                first, last = share.within(*np.searchsorted(part.times, (start, end)).tolist())
                 own = np.full(last - first, each.until, np.int64)
                 if part.entries is not None:
                     own = part.entries[first:last].astype(np.int64) + part.first_entry

@@ -11,10 +11,11 @@ import pickle
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark import cloudpickle
 
@@ -41,6 +42,8 @@ from penstock.spark.results.window_staging import ResultStage, StagedResults
 from penstock.spark.sessions.priority import give_way
 from penstock.spark.storage.store_paths import StorePath
 from penstock.sql.windows.bind import BoundWindow
+
+Result = TypeVar("Result")
 
 #: outcomes of an order
 DONE, OVER, FAILED = "done", "over", "failed"
@@ -95,6 +98,7 @@ class OrderReport:
         uncarried: why this instance did not use the states it was given, or has none for the next; "" otherwise.
         error: the user's, with aggregate, place and cause; "" unless it failed.
         sampled: tuples in the sample that it was worked out from, and those of the window; None: it is exact.
+        tasks: so many worked out a share of it each; 1: it was not divided.
     """
 
     outcome: str
@@ -108,6 +112,7 @@ class OrderReport:
     uncarried: str = ""
     error: str = ""
     sampled: tuple[int, int] | None = None
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,7 @@ class OrderTask:
         panes: the partials that its view keeps in workers; None: none are kept.
         sample: it is worked out from a sample of so many tuples; 0: from all.
         follows: it is worked out from what the order of its view before it in the lot reports, in place of `carried`.
+        shares: tasks that its tuples are divided among, see `shares.py`; 1: it is not divided.
     """
 
     number: int
@@ -145,6 +151,7 @@ class OrderTask:
     panes: SharedPanes | None = None
     sample: int = 0
     follows: bool = False
+    shares: int = 1
 
     @property
     def rows_view(self) -> BoundWindow:
@@ -160,15 +167,26 @@ class OrderTask:
         Raises:
             CheckpointError: tuples are gone, or a file is damaged.
         """
+        return self.in_time(lambda began: self._work(read, began))
+
+    def in_time(
+        self, work: Callable[[float], tuple[OrderReport, Result]]
+    ) -> tuple[OrderReport, Result | None]:
+        """Does what the order asks for within its time.
+
+        Args:
+            work: is given when it began, by the performance counter.
+
+        Returns:
+            What the work returns; if the order is over or has failed the report of that, and None.
+        """
         began = time.perf_counter()
-
-        def work() -> tuple[OrderReport, Answer | None]:
-            return self._work(read, began)
-
         try:
             if self.deadline is not None:
-                return within(self.deadline - time.time(), work)
-            return work() if self.gives_way is None else unless_asked(Path(self.gives_way).exists, work)
+                return within(self.deadline - time.time(), lambda: work(began))
+            if self.gives_way is None:
+                return work(began)
+            return unless_asked(Path(self.gives_way).exists, lambda: work(began))
         except TimeIsOver:
             return OrderReport(OVER, time.perf_counter() - began), None
         except AggregateFailedError as error:
@@ -196,7 +214,7 @@ class OrderTask:
             is_kept=self.panes is not None and KEPT.of(self.panes.name) is not None,
             uncarried="; ".join(each for each in (unused, lost) if each),
         )
-        return report, self._answer(found)
+        return report, self.answer(found)
 
     def _work_sampled(self, plan: OrderPlan, began: float) -> tuple[OrderReport, Answer]:
         runs = slices_of(self.runs)
@@ -211,7 +229,7 @@ class OrderTask:
             found.removing_seconds,
             sampled=(len(sample.times), population),
         )
-        return report, self._answer(found)
+        return report, self.answer(found)
 
     def _merged(self, panes: SharedPanes, read: ReadTuples) -> MergedWindow | None:
         """The window from partials that this worker keeps, or from what an order of the lot has merged; None where they do not serve it."""
@@ -229,7 +247,8 @@ class OrderTask:
         read.merged[window] = found
         return found
 
-    def _answer(self, found: WorkedOut) -> Answer:
+    def answer(self, found: WorkedOut) -> Answer:
+        """The rows of the window."""
         marks, extent = self.marks, self.extent
         return Answer(
             self.view.plan.name,
@@ -254,29 +273,45 @@ def run_tasks(tasks: Sequence[OrderTask]) -> list[OrderReport]:
         CheckpointError: as of `OrderTask.work`.
     """
     give_way()
+    worked: list[tuple[OrderReport, Answer | None]] = []
+    carried: dict[int, bytes | None] = {}
+    read = ReadTuples()
+    for task in tasks:
+        given = replace(task, carried=carried.get(task.number)) if task.follows else task
+        worked.append(given.work(read))
+        carried[task.number] = worked[-1][0].carried
+    return staged(tasks, worked)
+
+
+def staged(
+    tasks: Sequence[OrderTask], worked: Sequence[tuple[OrderReport, Answer | None]]
+) -> list[OrderReport]:
+    """Stages the rows of orders together.
+
+    Args:
+        tasks: the orders, at least one.
+        worked: what each came to.
+
+    Returns:
+        The reports, with what was staged.
+    """
     views = [task.rows_view for task in tasks]
     stage = ResultStage(
         None, tasks[0].staging / uuid.uuid4().hex, 0, lambda place: {views[place].plan.name: views[place]}
     )
-    reports: list[OrderReport] = []
-    carried: dict[int, bytes | None] = {}
-    read = ReadTuples()
-    for place, task in enumerate(tasks):
-        given = replace(task, carried=carried.get(task.number)) if task.follows else task
-        report, answer = given.work(read)
-        reports.append(report)
-        carried[task.number] = report.carried
+    for place, (_, answer) in enumerate(worked):
         if answer is not None:
             stage.add(place, answer)
     began = time.perf_counter()
-    staged: defaultdict[int, list[StagedResults]] = defaultdict(list)
+    found: defaultdict[int, list[StagedResults]] = defaultdict(list)
     for each in stage.close():
         kind, file = view_kind(tasks[each.operator].number, each.view), each.file
-        staged[each.operator].append(replace(each, file=file and replace(file, kind=kind)))
+        found[each.operator].append(replace(each, file=file and replace(file, kind=kind)))
+    reports = [report for report, _ in worked]
     done = sum(each.outcome == DONE for each in reports)
     share = (time.perf_counter() - began) / max(1, done)
     return [
-        replace(report, results=staged[place], seconds=report.seconds + share)
+        replace(report, results=found[place], seconds=report.seconds + share)
         if report.outcome == DONE
         else report
         for place, report in enumerate(reports)

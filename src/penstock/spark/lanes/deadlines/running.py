@@ -64,11 +64,13 @@ class Lot:
     Attributes:
         orders: which.
         jobs: runs it.
+        processors: that it takes.
         is_cancelled: whether it was cancelled.
     """
 
     orders: Sequence[RunningOrder]
     jobs: CellJobs
+    processors: int = 1
     is_cancelled: bool = False
 
     @property
@@ -104,12 +106,12 @@ class RunningOrders:
     Args:
         spark: the session.
         name: the lane's, for pool and descriptions.
-        most: lots that run at once.
+        most: processors that lots take at once, one each unless its order is divided.
         work: works orders out.
         woken: is called whenever a lot has come back, by any thread.
 
     Attributes:
-        most: lots that run at once.
+        most: processors that lots take at once, one each unless its order is divided.
     """
 
     def __init__(
@@ -131,8 +133,8 @@ class RunningOrders:
 
     @property
     def idle(self) -> int:
-        """How many more may run at once."""
-        return self.most - len(self._running)
+        """How many more processors may be taken."""
+        return self.most - sum(each.processors for each in self._running)
 
     @property
     def next_end(self) -> float | None:
@@ -143,9 +145,14 @@ class RunningOrders:
         """Starts the workers of orders, which are others than the ingest's: the first window does not wait for them."""
         CellJobs(self._spark, self._name, niceness=LOW_PRIORITY).run(_warm, range(self.most))
 
-    def start(self, orders: Sequence[RunningOrder]) -> Lot:
-        """Begins a lot of orders, in a thread of its own."""
-        lot = Lot(orders, CellJobs(self._spark, self._name, niceness=LOW_PRIORITY))
+    def start(self, orders: Sequence[RunningOrder], processors: int = 1) -> Lot:
+        """Begins a lot of orders, in a thread of its own.
+
+        Args:
+            orders: which, at least one.
+            processors: it takes so many.
+        """
+        lot = Lot(orders, CellJobs(self._spark, self._name, niceness=LOW_PRIORITY), processors)
         self._running.add(lot)
         self._threads.submit(self._run, lot)
         return lot

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from penstock.control.actions import GiveUpInstance
+from penstock.control.actions import GiveUpInstance, StartOrder
 from penstock.control.events import (
     InstanceCreated,
     OrderAbandoned,
@@ -179,7 +179,7 @@ class Schedule:
         """Begins orders, and gives instances up."""
         self._decisions.pass_time()
         outcomes: list[Outcome] = []
-        lots: dict[int, list[RunningOrder]] = {}
+        lots: dict[int, list[tuple[RunningOrder, StartOrder]]] = {}
         found: dict[Hashable, FoundRuns] = {}
         #: by view, what it is worked out from in the lot
         before: dict[int, Instance] = {}
@@ -197,10 +197,16 @@ class Schedule:
             if not action.sample:
                 before[instance.view] = instance
             order = RunningOrder(instance, action.figures, until, task)
-            lots.setdefault(action.lot, []).append(order)
-        for orders in lots.values():
+            lots.setdefault(action.lot, []).append((order, action))
+        idle = self._running.idle - len(lots)
+        for begun in lots.values():
             failpoint("order_started", self._publications.number)
-            self._running.start(orders)
+            if len(begun) == 1:
+                ((order, action),) = begun
+                order.task = self._orders.divided(order.task, action, 1 + idle)
+                idle -= order.task.shares - 1
+            orders = [order for order, _ in begun]
+            self._running.start(orders, orders[0].task.shares)
         return outcomes
 
     def _judged(self, ended: Sequence[EndedOrder]) -> Judged:
@@ -240,6 +246,14 @@ class Schedule:
             self._uncarried.add(instance.view)
             self._events.record(
                 "states_not_carried", lane=self._lane, view=view.name, reason=report.uncarried
+            )
+        if report.tasks > 1:
+            self._events.record(
+                "order_divided",
+                lane=self._lane,
+                view=view.name,
+                tasks=report.tasks,
+                seconds=round(ended.seconds, 4),
             )
         # with what it waited for the lane, and what its publication will take
         waited = max(0.0, decisions.now - ended.ended) / ended.together

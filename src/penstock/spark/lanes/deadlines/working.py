@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.control.actions import StartOrder
+from penstock.operators.deadlines.divisible import are_divisible
 from penstock.operators.deadlines.instances import CalledAggregate, Extent
 from penstock.operators.windows.aggregates import Parts
 from penstock.spark.lanes.cells import CellJobs
@@ -22,6 +23,7 @@ from penstock.spark.lanes.deadlines.orders import (
     run_tasks,
 )
 from penstock.spark.lanes.deadlines.running import Worked
+from penstock.spark.lanes.deadlines.shares import shares_for, work_divided
 from penstock.spark.lanes.lane import LaneContext
 from penstock.spark.log.run_files import FoundRuns
 from penstock.spark.results.window_rows import make_results
@@ -61,6 +63,10 @@ class ViewOrders:
             for number, (registered, _) in views.items()
         }
         self._panes = shared_panes(views)
+        #: by view, whether its aggregates are exact however its tuples are divided; asked for once it has many
+        self._divisible: dict[int, bool] = {}
+        #: numbers of the views whose partials the last order could not keep
+        self._unkept: set[int] = set()
         #: by view, the states of the last processed instance
         self._carried: dict[int, bytes] = {}
 
@@ -93,6 +99,30 @@ class ViewOrders:
         runs = view.runs(instance, found, base)
         panes = self._panes.get(instance.view)
         return self._task(instance, runs, until, 0, carried=carried, panes=panes, follows=follows)
+
+    def divided(self, task: OrderTask, action: StartOrder, processors: int) -> OrderTask:
+        """An order that is alone in its lot, divided among processors where that is right and worth it.
+
+        Args:
+            task: the order.
+            action: what the policy said.
+            processors: it may take so many.
+        """
+        windows = task.view.plan.windows
+        reads_all = not action.work.carried or windows.slide >= windows.size
+        shares = shares_for(action.work.new, processors) if reads_all and not action.sample else 1
+        if shares == 1 or task.calls or not self._is_divisible(task):
+            return task
+        # partials that are too large to be kept are not made by pane
+        panes = None if task.number in self._unkept else task.panes
+        return replace(task, shares=shares, panes=panes)
+
+    def _is_divisible(self, task: OrderTask) -> bool:
+        if task.number not in self._divisible:
+            some = replace(task.runs, files=task.runs.files[:1]).open()
+            aggregates = task.view.plan.aggregates
+            self._divisible[task.number] = bool(some) and are_divisible(aggregates, some[0].run.schema)
+        return self._divisible[task.number]
 
     def late_task(self, view: FollowedView, instance: Instance) -> OrderTask:
         """What works a lost window out: from nothing, and without a trace in what the next order is worked out from.
@@ -131,8 +161,11 @@ class ViewOrders:
         )
 
     def work(self, jobs: CellJobs, tasks: Sequence[OrderTask]) -> list[Worked]:
-        """Works tasks out one after the other, by one job; any thread may."""
-        (reports,) = jobs.run(run_tasks, [tasks])
+        """Works tasks out one after the other, by one job, or one that is divided by two; any thread may."""
+        if len(tasks) == 1 and tasks[0].shares > 1:
+            reports = [work_divided(jobs, tasks[0])]
+        else:
+            (reports,) = jobs.run(run_tasks, [tasks])
         # a job of the same thread, so of the same group
         made = make_results(
             self._context.spark,
@@ -150,6 +183,10 @@ class ViewOrders:
 
     def carry(self, view: FollowedView, instance: Instance, report: OrderReport) -> bool:
         """Keeps the states of an order that is done for the next one; whether there are any, or none are needed."""
+        if report.is_kept:
+            self._unkept.discard(instance.view)
+        else:
+            self._unkept.add(instance.view)
         if report.carried is None:
             self._carried.pop(instance.view, None)
             view.base = None
