@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,23 @@ def test_a_lot_is_one_job_and_its_time_is_shared() -> None:
     assert second.seconds - first.seconds == pytest.approx(0.1)
     assert 0.4 <= first.seconds + second.seconds < 1
     assert first.together == 2
+
+
+def test_a_divided_order_takes_its_processors_until_it_has_come_back() -> None:
+    goes_on = Event()
+
+    def work(_: Any, tasks: Sequence[Any]) -> list[Worked]:
+        goes_on.wait(10)
+        return [Worked(OrderReport(DONE, 0.0), None, ()) for _ in tasks]  # type: ignore[arg-type]
+
+    orders = RunningOrders(None, "lane", 4, work, lambda: None)  # type: ignore[arg-type]
+    orders.start([_order("large")], 3)
+    assert (orders.count, orders.idle) == (1, 1)
+    orders.start([_order("small")])
+    assert (orders.count, orders.idle) == (2, 0)
+    goes_on.set()
+    assert len(_all(orders)) == 2
+    assert orders.idle == 4
 
 
 def test_where_a_job_of_several_fails_each_runs_by_itself() -> None:

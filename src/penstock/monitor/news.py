@@ -43,7 +43,7 @@ _SILENT = frozenset(
         "refused",
     ]
 )
-#: kinds that the screen of a run counts or reports itself
+#: kinds that the screen of a run counts or reports itself, or that are no news
 _COUNTED = frozenset(
     [
         "run_started",
@@ -54,6 +54,7 @@ _COUNTED = frozenset(
         "run_refused",
         "decision",
         "views_changed",
+        "order_divided",
         "script_refused",
         "script_followed",
         "records_quarantined",
