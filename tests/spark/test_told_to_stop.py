@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from commands import called
 from engine_cases import expected, rows, script, write_orders
 from forms import ALL, SOON_OVER
 from killing import killed, running_in
@@ -64,7 +65,7 @@ class Command:
         self._known = len(newest_events(self.events)) if self.events.exists() else 0
         command = [sys.executable, "-m", "penstock.cli.main", "run", "script.sql", "--output", "out", *more]
         self.process = subprocess.Popen(
-            [*command, "--master", "local[2]"],
+            [*command, "--master", "local[2]", "--conf", "spark.sql.session.timeZone=UTC"],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -124,8 +125,10 @@ def test_a_signal_to_all_processes_stops_a_run_at_any_time(
     tmp_path: Path,
     send: Callable[[subprocess.Popen[str], signal.Signals], None],
     number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write_orders(tmp_path / "in", 40, 500)
+    # more than a run answers until it is stopped
+    write_orders(tmp_path / "in", 40 if ALL else 12, 500)
     (tmp_path / "script.sql").write_text(script(tmp_path / "in", VIEWS, options=", maxFilesPerTrigger '1'"))
     layout = Layout.of(tmp_path / "out", None)
     moments = (
@@ -146,8 +149,10 @@ def test_a_signal_to_all_processes_stops_a_run_at_any_time(
         if layout.events.exists():
             assert "FAILED" not in _status(tmp_path)
 
-    command = Command(tmp_path, "--available-now")
-    command.ended()
+    monkeypatch.chdir(tmp_path)
+    known = len(newest_events(layout.events))
+    assert called("run", "script.sql", "--output", "out", "--available-now") == 0
+    assert not FAILURES & {event["kind"] for event in newest_events(layout.events)[known:]}
     wanted = expected(spark, spark.read.parquet(str(tmp_path / "in")), VIEWS)
     for view, bag in wanted.items():
         assert rows(results(spark, layout, view).select(spark.sql(VIEWS[view]).columns)) == bag, view
