@@ -32,6 +32,7 @@ from penstock.spark.publication.manifests import read_published
 from penstock.spark.publication.publish import Publisher
 from penstock.spark.run import Run
 from penstock.spark.storage.layout import Layout
+from read_results import bag, published
 from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -151,7 +152,7 @@ def test_what_is_released_is_what_spark_says(spark: SparkSession, tmp_path: Path
     for name, text in texts.items():
         wanted = multiset(spark.sql(f"SELECT {text}"))
         assert wanted
-        assert multiset(run.results(name)) == wanted, name
+        assert bag(published(run, name)) == wanted, name
         counts = _counts(run, name)
         assert counts["released"] == counts["created"] > 0
         assert run.misses(name).count() == 0
