@@ -92,7 +92,7 @@ class Supervisor(RetriedThread):
                 if self._stopping.is_set():
                     return
                 # its end is noticed at once
-                query.awaitTermination(_LOOK_SECONDS)
+                query.awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]  # seconds may be a float
             refuse_ended(self._spark)
             query.awaitTermination()
             if not self._stopping.is_set() and not self._is_done():
