@@ -21,17 +21,28 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 DAYS = "window(seen, '2 days')"
 GAP = "session_window(seen, '2 hours')"
+
+
+def joined(values: str, delimiter: str = "''") -> str:
+    """Texts of an array as one in Spark, which fails where LISTAGG with DISTINCT and another one with ORDER BY are in one query."""
+    return f"CASE WHEN size({values}) > 0 THEN array_join({values}, {delimiter}) END"
+
+
 #: what is written here, and what Spark is asked, for which the order is decided; the same where that is None
 ITEMS: dict[str, str | None] = {
     "listagg(name, ', ') WITHIN GROUP (ORDER BY name)": None,
-    "string_agg(DISTINCT name, '+') WITHIN GROUP (ORDER BY name DESC)": None,
+    "string_agg(DISTINCT name, '+') WITHIN GROUP (ORDER BY name DESC)": joined(
+        "sort_array(collect_set(name), false)", "'+'"
+    ),
     "listagg(amount, ',') WITHIN GROUP (ORDER BY amount DESC NULLS LAST) FILTER (WHERE price > 70)": None,
-    "listagg(DISTINCT amount % 5, concat('<', '>')) WITHIN GROUP (ORDER BY amount % 5)": None,
+    "listagg(DISTINCT amount % 5, concat('<', '>')) WITHIN GROUP (ORDER BY amount % 5)": joined(
+        "CAST(sort_array(collect_set(amount % 5)) AS ARRAY<STRING>)", "'<>'"
+    ),
     "listagg(price, NULL) WITHIN GROUP (ORDER BY price)": None,
     "listagg(name) AS plain": "listagg(name) WITHIN GROUP (ORDER BY name)",
     "string_agg(ALL exact, '|') AS numbers": "listagg(exact, '|') WITHIN GROUP (ORDER BY exact)",
-    "listagg(DISTINCT name, '{}') AS names": "listagg(DISTINCT name, '{}') WITHIN GROUP (ORDER BY name)",
-    "listagg(DISTINCT price, ' ') AS prices": "array_join(nullif(sort_array(collect_set(CAST(price AS STRING))), array()), ' ')",
+    "listagg(DISTINCT name, '{}') AS names": joined("sort_array(collect_set(name))", "'{}'"),
+    "listagg(DISTINCT price, ' ') AS prices": joined("sort_array(collect_set(CAST(price AS STRING)))", "' '"),
     "listagg(name, '>') WITHIN GROUP (ORDER BY seen) AS by_time": "listagg(name, '>') WITHIN GROUP (ORDER BY seen, name)",
     "listagg(id, ' ') WITHIN GROUP (ORDER BY price DESC NULLS FIRST, name DESC) AS by_price": "listagg(id, ' ') WITHIN GROUP (ORDER BY price DESC NULLS FIRST, name DESC, CAST(id AS STRING) DESC)",
     "listagg(id, ' ') WITHIN GROUP (ORDER BY name NULLS LAST, exact % 3) FILTER (WHERE amount > 600) AS by_name": "listagg(id, ' ') WITHIN GROUP (ORDER BY name NULLS LAST, exact % 3, CAST(id AS STRING)) FILTER (WHERE amount > 600)",
@@ -68,7 +79,12 @@ TEXTS = {
     "kept": both(
         "name, amount % 7 AS k, count(*) AS c, ",
         FEW,
-        "FROM orders GROUP BY name, k HAVING listagg(id % 3, '') WITHIN GROUP (ORDER BY id % 3) LIKE '%012%' OR string_agg(DISTINCT name) IS NULL",
+        "FROM orders GROUP BY name, k HAVING listagg(id % 3, '') WITHIN GROUP (ORDER BY id % 3) LIKE '%012%' OR string_agg(name) IS NULL",
+    ),
+    "differ": both(
+        "name, ",
+        {"listagg(DISTINCT amount % 5, '<') WITHIN GROUP (ORDER BY amount % 5 DESC)": None},
+        "FROM orders GROUP BY name",
     ),
     "days": both(f"{DAYS} AS w, name, ", ITEMS, "FROM orders GROUP BY w, name"),
     "sliding": both(
@@ -150,17 +166,25 @@ EDGES = (
     ),
 )
 OF_EDGES: dict[str, str | None] = {
-    "listagg(real, ' ') WITHIN GROUP (ORDER BY real DESC) AS r": "array_join(transform(sort_array(collect_list(named_struct('k', real, 'v', CAST(real AS STRING))), false), p -> p.v), ' ')",
-    "listagg(small, ' ') AS s": "array_join(transform(sort_array(collect_list(named_struct('k', small, 'v', CAST(small AS STRING)))), p -> p.v), ' ')",
+    "listagg(real, ' ') WITHIN GROUP (ORDER BY real DESC) AS r": joined(
+        "transform(sort_array(collect_list(CASE WHEN real IS NOT NULL THEN named_struct('k', real, 'v', CAST(real AS STRING)) END), false), p -> p.v)",
+        "' '",
+    ),
+    "listagg(small, ' ') AS s": joined(
+        "transform(sort_array(collect_list(CASE WHEN small IS NOT NULL THEN named_struct('k', small, 'v', CAST(small AS STRING)) END)), p -> p.v)",
+        "' '",
+    ),
     "listagg(yes, ' ') WITHIN GROUP (ORDER BY yes) AS y": None,
     "listagg(raw, X'2C00') WITHIN GROUP (ORDER BY raw) AS b": None,
-    "listagg(DISTINCT raw) AS d": "listagg(DISTINCT raw) WITHIN GROUP (ORDER BY raw)",
+    "listagg(DISTINCT raw) AS d": f"unhex({joined('transform(sort_array(collect_set(raw)), v -> hex(v))')})",
     "listagg(raw, NULL) WITHIN GROUP (ORDER BY id DESC) AS bi": None,
     "listagg(day, ' ') WITHIN GROUP (ORDER BY day DESC) AS da": None,
     "listagg(local, ' ') WITHIN GROUP (ORDER BY local) AS l": None,
-    "listagg(DISTINCT local, ' ') WITHIN GROUP (ORDER BY local) AS dl": None,
+    "listagg(DISTINCT local, ' ') WITHIN GROUP (ORDER BY local) AS dl": joined(
+        "CAST(sort_array(collect_set(local)) AS ARRAY<STRING>)", "' '"
+    ),
     "listagg(seen, ' ') WITHIN GROUP (ORDER BY seen) AS t": None,
-    "listagg(DISTINCT seen, ' ') AS dt": "array_join(sort_array(collect_set(CAST(seen AS STRING))), ' ')",
+    "listagg(DISTINCT seen, ' ') AS dt": joined("sort_array(collect_set(CAST(seen AS STRING)))", "' '"),
     "listagg(word, 1) WITHIN GROUP (ORDER BY word) AS w": None,
     "listagg(word, '|') WITHIN GROUP (ORDER BY id) AS wi": None,
     "listagg(id, ' ') WITHIN GROUP (ORDER BY word, id) AS iw": None,
@@ -183,7 +207,7 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
         (3, -0.0, nan, None, b"a", 1, -1, ""),
         (6, nan, nan, False, b"\x00", 3_000_000, 9000 * year, "|"),
         (9, -nan, 1.5, False, None, None, None, None),
-        (12, 1e300, 1e-30, True, b"", -800_000, -2000 * year, "ä'{}"),
+        (12, 1e300, 1e-30, True, b"", -100_000, -300 * year, "ä'{}"),
         (15, float("inf"), -0.0, None, b"b", 2, 10**6, "Z"),
         (18, -1.5, 0.0, None, b"b", 2, 10**6 + 10, "Z"),
         (1, None, None, None, None, None, None, None),
@@ -205,20 +229,19 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
         spark.conf.set("spark.sql.session.timeZone", zone)
         run = finished(engine(spark, data, {"edges": texts[0]}, EDGES[0]), tmp_path / "out", ended=True)
         found = values(published(run, "edges"))
-        ((_, wanted),) = expected(spark, data, {"edges": texts[1]}).items()
+        spark.read.schema(EDGES[0]).parquet(str(data)).createOrReplaceTempView("orders")
+        wanted = values(spark.sql(texts[1]).toArrow().to_pylist())
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     names = ["k", *(each.rsplit(" AS ", 1)[1] for each in OF_EDGES)]
     for own, theirs in zip(found, wanted, strict=True):
-        # Spark joins no array of a group of NULLs to NULL
-        told = {name: value or None for name, value in zip(names, theirs, strict=True)} | {"k": theirs[0]}
-        assert {name: value or None for name, value in zip(names, own, strict=True)} | {"k": own[0]} == told
+        assert dict(zip(names, own, strict=True)) == dict(zip(names, theirs, strict=True))
 
 
 @pytest.mark.parametrize(
     ("item", "message"),
     [
-        ("listagg()", "takes the value and a delimiter, not 0 arguments"),
+        ("listagg()", "takes another number of arguments"),
         ("listagg(name, ',', 'x')", "takes the value and a delimiter, not 3 arguments"),
         ("listagg(name, name)", "The delimiter of LISTAGG must be a constant, such as ', '"),
         ("string_agg(name, concat(name, ','))", "The delimiter of STRING_AGG must be a constant"),
@@ -236,7 +259,7 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
             "listagg(name, ',') WITHIN GROUP (ORDER BY array(amount))",
             "A key of ORDER BY of type ARRAY<INT> is not supported",
         ),
-        ("listagg(name COLLATE UTF8_LCASE, ',')", "its collation being another than binary"),
+        ("listagg(name COLLATE UTF8_LCASE)", "its collation being another than binary"),
         (
             "listagg(name, ',') WITHIN GROUP (ORDER BY name COLLATE UTF8_LCASE)",
             "A key of ORDER BY of type STRING is not supported here, its collation",
@@ -248,10 +271,9 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
         ("count(name) WITHIN GROUP (ORDER BY name)", "WITHIN|GROUP"),
     ],
 )
-@pytest.mark.parametrize("group", ["name", DAYS])
-def test_refusals(spark: SparkSession, tmp_path: Path, item: str, message: str, group: str) -> None:
+def test_refusals(spark: SparkSession, tmp_path: Path, item: str, message: str) -> None:
     (tmp_path / "data").mkdir()
-    text = f"SELECT {item} AS x FROM orders GROUP BY {group}"
+    text = f"SELECT {item} AS x FROM orders GROUP BY {DAYS}"
     with pytest.raises(SqlError, match=message) as caught:
         engine(spark, tmp_path / "data", {"v": text})
     print(item, "->", caught.value)
