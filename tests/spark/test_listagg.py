@@ -145,9 +145,9 @@ def test_it_is_its_text_over_the_tuples_taken_in(spark: SparkSession, tmp_path: 
                 continue
             assert values(published(run, name)) == wanted, (name, files)
             assert wanted or name == "above"
-            named = spark.sql(views(0)[name]).schema
-            assert [(each.name, each.dataType) for each in run.results(name).schema] == [
-                (each.name, each.dataType) for each in named
+            told = spark.sql(views(0)[name]).schema
+            assert [(each.name, each.dataType.simpleString()) for each in run.results(name).schema] == [
+                (each.name, each.dataType.simpleString()) for each in told
             ]
     assert verify(out).faults == []
 
