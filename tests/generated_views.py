@@ -58,11 +58,6 @@ _AGGREGATES = (
         "round(kurtosis(k), 9)",
     ),
     *("bit_and(n)", "bit_or(k)", "bit_xor(k)", "bit_xor(n) FILTER (WHERE x > 0)"),
-    *(
-        "listagg(name, ',') WITHIN GROUP (ORDER BY name)",
-        "listagg(DISTINCT k, '') WITHIN GROUP (ORDER BY k DESC)",
-        "listagg(n, ' ') WITHIN GROUP (ORDER BY ts DESC, n DESC)",
-    ),
     # expressions over aggregates
     *("sum(n) / count(*)", "max(k) - min(k)", "coalesce(sum(n), 0) + count(*)", "round(avg(n), 2)"),
     *("CASE WHEN count(*) > 3 THEN 'many' ELSE 'few' END", "concat(min(name), '-', max(name))"),

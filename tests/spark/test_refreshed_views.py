@@ -127,7 +127,7 @@ def test_answers_equal_sparks_and_change_with_more_tuples(spark: SparkSession, t
 OF_SPARK = {
     "listed": "k, listagg(DISTINCT k, ',') AS d, string_agg(k, '-') AS l, listagg(v, ' ') WITHIN GROUP (ORDER BY v, seen) AS o",
     "ends": "k, first(k) AS a, last(k IGNORE NULLS) AS b, first_value(k) IGNORE NULLS AS c, last_value(k, true) AS d",
-    "drawn": "k, histogram_numeric(v, 60) AS h, approx_top_k(v, 60) AS top",
+    "drawn": "k, aggregate(histogram_numeric(v, 60), 0D, (n, each) -> n + each.y) AS h, sort_array(approx_top_k(v, 60)) AS top",
     "quantiles": "k, percentile_cont(0.4) WITHIN GROUP (ORDER BY v) AS c, percentile_disc(0.4) WITHIN GROUP (ORDER BY v DESC) AS d, "
     "approx_percentile(v, array(0.1, 0.9), 100) AS p, try_sum(v) AS s, try_avg(v) AS a",
     "sketched": "hll_sketch_estimate(hll_sketch_agg(k)) AS n, bitmap_count(bitmap_construct_agg(bitmap_bit_position(CAST(v AS BIGINT)))) AS bits, "
