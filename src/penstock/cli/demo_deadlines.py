@@ -30,11 +30,11 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
         output: the results folder.
     """
     from penstock.cli.common import build_engine
-    from penstock.settings import Settings
     from penstock.cli.demo_gates import AGGREGATES
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.settings import Settings
     from penstock.spark.sessions.slots import with_ingest_slot
 
     with heartbeat(console, "Spark starts"):

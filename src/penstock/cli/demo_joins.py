@@ -27,11 +27,11 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
         output: the results folder.
     """
     from penstock.cli.common import build_engine
-    from penstock.settings import Settings
     from penstock.cli.demo_storms import FUNCTIONS
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.settings import Settings
     from penstock.trigger import Trigger
 
     with heartbeat(console, "Spark starts"):

@@ -101,8 +101,8 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         sample: what plain Spark gets.
     """
     from penstock.cli.common import build_engine
-    from penstock.settings import Settings
     from penstock.cli.demo_queries import create_view, standing_queries
+    from penstock.settings import Settings
     from penstock.sql.script.script import parse_script
 
     table = pq.read_table(flights)

@@ -39,7 +39,7 @@ def parse_command(cursor: Cursor) -> SetValue | Asking | None:
         return _set(cursor)
     if word == "SHOW" and len(cursor.tokens) == 2 and (views := _VIEWS.match(cursor.tokens[1].text)):
         if views.end() < len(cursor.tokens[1].text):
-            raise cursor.fail("SHOW VIEWS stands alone. End it with ;")
+            raise cursor.fail("SHOW VIEWS takes no other words. End it with ;")
         return ShowViews()
     if word in ("DESCRIBE", "DESC"):
         return _describe(cursor)
