@@ -67,7 +67,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> str:
 
 def _answer(title: str, schema: StructType) -> list[list[str]]:
     """What DESCRIBE answers, by the words of its lines; the names have no blanks."""
-    return [title.split(), *([field.name, field.dataType.simpleString()] for field in schema)]
+    return [[title], *([field.name, field.dataType.simpleString()] for field in schema)]
 
 
 def test_every_kind_is_described_as_spark_describes_it(spark: SparkSession, tables: str) -> None:
@@ -83,7 +83,8 @@ def test_every_kind_is_described_as_spark_describes_it(spark: SparkSession, tabl
     for name, answer in zip(asked, answers, strict=True):
         frame = spark.table(name) if name in kinds else spark.sql(VIEWS[name])
         frame.createOrReplaceTempView(name)
-        lines = [line.split(maxsplit=1) for line in answer.splitlines()]
+        title, *columns = answer.splitlines()
+        lines = [[title], *(line.split(maxsplit=1) for line in columns)]
         assert lines == _answer(kinds.get(name, f"view {name}"), frame.schema), name
 
 
@@ -228,11 +229,11 @@ def test_a_setting_of_the_script_decides_and_the_command_line_wins(
         (
             "SET penstock.max_record_byte = 5",
             "Setting max_record_byte does not exist; did you mean max_record_bytes?\n"
-            "  line 2: SET penstock.max_record_byte = 5\n              ^^^^^^^^^^^^^^^^^^^^^^^^",
+            "  line 2: SET penstock.max_record_byte = 5;\n              ^^^^^^^^^^^^^^^^^^^^^^^^",
         ),
         ("SET penstock.max_record_bytes = 0", "Setting max_record_bytes: Input should be greater than or equal to 1.\n"),
         ("SET max_record_bytes = 5", "did you mean penstock.max_record_bytes? A script sets"),
-        ("DESCRIBE evry", "view evry does not exist; did you mean every? Existing ones: notes, every\n  line 2: DESCRIBE evry\n"),
+        ("DESCRIBE evry", "view evry does not exist; did you mean every? Existing ones: notes, every\n  line 2: DESCRIBE evry;\n                   ^^^^"),
     ],
 )  # fmt: skip
 def test_mistakes_end_the_command_with_their_place(

@@ -48,7 +48,7 @@ def wrong_settings(settings: Iterable[SetValue], given: Mapping[str, str] = _NON
     known: list[SetValue] = []
     for each in settings:
         if any(each.name == other.name for other in known):
-            message = f"{each.name} is set twice. A setting holds for the whole script."
+            message = f"{each.name} is set twice. A setting applies to the whole script."
             yield DuplicateNameError(message, *each.at())
         elif (error := _unknown(each)) is not None:
             yield error
