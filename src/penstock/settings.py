@@ -16,6 +16,8 @@ from penstock.plan.slack import SlackChoice, SlackPolicyName
 JoinPolicyName = Literal["output-rate", "paper", "cardinality", "fixed"]
 #: kind of a mistake in what a setting requires of another one
 _OF_TWO: Final = "of_two"
+#: which window with a deadline is worked on next
+DeadlinePolicyName = Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
 
 
 class Settings(BaseModel):
@@ -93,7 +95,7 @@ class Settings(BaseModel):
     #: ... and so many files are kept, the newest one among them
     events_files: int = Field(default=8, ge=1)
     #: which window with a deadline is worked out next: ours, the paper's (k, m) rule with its rho, or a plain one
-    deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"] = "planned"
+    deadline_policy: DeadlinePolicyName = "planned"
     #: by what the order of a join is chosen: ours, the paper's formulas as printed, cardinalities, or not at all
     join_policy: JoinPolicyName = "output-rate"
     #: share of the running plan's predicted time that another one has to save
@@ -169,7 +171,7 @@ class Tuning(TypedDict, total=False):
     watch_seconds: float
     events_bytes: int
     events_files: int
-    deadline_policy: Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
+    deadline_policy: DeadlinePolicyName
     join_policy: JoinPolicyName
     plan_threshold: float
     plan_dwell_seconds: float
