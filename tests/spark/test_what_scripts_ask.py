@@ -134,6 +134,8 @@ def test_an_engine_accepts_the_settings_that_it_has(spark: SparkSession, tables:
     text = f"SET penstock.batch_rows = 16384; SET 'spark.sql.session.timeZone' = '{zone}';{tables}"
     Engine(spark, batch_rows=16384).execute(text)
     Engine(spark).execute("SET penstock.map_in_scan = true; SET penstock.idle_seconds = 30")
+    fixed = Engine(spark, slack_policy="fixed", slack_seconds=30.0)
+    fixed.execute("SET penstock.slack_seconds = 30")
     with pytest.raises(SqlError) as failed:
         Engine(spark).execute(text)
     assert failed.value.message == (
@@ -248,20 +250,24 @@ def test_mistakes_end_the_command_with_their_place(
     assert not (folder / "out").exists()
 
 
+def _process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as a process of its own, whose session has no settings of others."""
+    command = [sys.executable, "-m", "penstock", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **SOON_OVER}, timeout=300
+    )
+
+
 def test_a_setting_of_sparks_decides_and_the_command_line_wins(folder: Path) -> None:
     (folder / "script.sql").write_text(
         f"SET spark.sql.session.timeZone = 'Asia/Kathmandu';\n{CSV};\n"
         "CREATE VIEW local AS SELECT id, date_format(TIMESTAMP '2026-01-05 12:00:00Z', 'HH:mm') AS noon FROM notes WHERE id = 1;"
     )
-    command = [sys.executable, "-m", "penstock", "run", "script.sql", "--available-now", "--output"]
     for output, options, noon in (
         ("set", [], "17:45"),
         ("won", ["--conf", "spark.sql.session.timeZone=UTC"], "12:00"),
     ):
-        environment = {**os.environ, **SOON_OVER}
-        subprocess.run(
-            [*command, output, *options], check=True, capture_output=True, env=environment, timeout=300
-        )
-        results = [sys.executable, "-m", "penstock", "results", output, "local", "--format", "json"]
-        shown = subprocess.run(results, check=True, capture_output=True, env=environment, timeout=300).stdout
-        assert json.loads(shown)["noon"] == noon
+        ended = _process("run", "script.sql", "--available-now", "--output", output, *options)
+        assert ended.returncode == 0, ended.stderr
+        shown = _process("results", output, "local", "--format", "json")
+        assert json.loads(shown.stdout)["noon"] == noon, shown.stderr

@@ -24,11 +24,11 @@ def refuse_others(
         spark: its session.
         mistakes: takes the refusals in.
     """
-    if wrong := [*wrong_settings(settings)]:
+    given = own_settings(settings)
+    if wrong := [*wrong_settings(settings, own.model_dump(exclude=set(given)))]:
         mistakes.found += wrong
         return
-    given = own_settings(settings)
-    wanted = tuned(Settings(), {name: each.value for name, each in given.items()})
+    wanted = tuned(own, {name: each.value for name, each in given.items()})
     for name, each in given.items():
         has, value = getattr(own, name), getattr(wanted, name)
         if value != has:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, nearest
 from penstock.settings import Settings, faults
 from penstock.sql.script.statements import OWN_SETTING, SPARK_SETTING, SetValue
 
-_NONE: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _STORE = "store."
 _ALLOWED = "A script sets Penstock's settings, penstock.NAME, and Spark's, spark.NAME."
 #: what other systems call the time zone
@@ -34,7 +35,7 @@ def _named(settings: Iterable[SetValue], begin: str) -> dict[str, SetValue]:
     return found
 
 
-def wrong_settings(settings: Iterable[SetValue], given: Mapping[str, str] = _NONE) -> Iterator[InputError]:
+def wrong_settings(settings: Iterable[SetValue], given: Mapping[str, Any] = _NONE) -> Iterator[InputError]:
     """Yield the mistakes in what a script sets.
 
     Args:
