@@ -65,6 +65,7 @@ lint: $(INSTALLED) ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 format: $(INSTALLED) ## rewrite the sources in the one style
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedError
+from penstock.errors import (
+    DuplicateNameError,
+    SqlError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
 from penstock.plan.names import free_name
@@ -30,6 +36,13 @@ DEFAULT_BOUND = ErrorBound(0.05, 0.05)
 
 #: an output that is a column of the group, or a bound of its window
 PLAIN_OUTPUT = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
+
+#: how Spark's message begins where HAVING aggregates a column beside grouping sets of sliding windows, at which it fails
+_SPARK_LOSES_A_COLUMN = "Resolved attribute(s)"
+_NAMED_IN_SELECT = (
+    "Spark cannot read an aggregate in HAVING beside grouping sets of sliding windows. Name it in SELECT, and "
+    "write the name in HAVING: avg(x) AS m .. HAVING m > 1."
+)
 
 #: aggregates that order the values of their argument
 _ORDERING = frozenset({"min", "max"})
@@ -292,9 +305,16 @@ class WindowBinder:
         except SqlError as error:
             if error.text != query.window_clause.script or error.start != query.window_clause.start:
                 raise
+            if query.having and error.message.startswith(_SPARK_LOSES_A_COLUMN):
+                raise query.having[-1].clause.error(SqlError, _NAMED_IN_SELECT) from None
+            aliases = {each.name.upper() for each in query.outputs if each.name is not None}
             for place in query.items:
                 try:
                     self._host.schema_of(texts.written_alone(place).text)
+                except UnknownNameError as alone:
+                    # GROUP BY may name the other items
+                    if alone.name.upper() not in aliases:
+                        raise place.at(alone) from None
                 except SqlError as alone:
                     raise place.at(alone) from None
             if query.having:
