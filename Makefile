@@ -65,6 +65,7 @@ lint: $(INSTALLED) ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 format: $(INSTALLED) ## rewrite the sources in the one style
 	$(BIN)/ruff check --fix .
@@ -115,9 +116,8 @@ bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: picture
 bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures, (k, m) violations, the clairvoyant bound (traces beside the project)
 	$(BIN)/python benchmarks/deadlines.py
 
-bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2
-	$(BIN)/python benchmarks/deadlines_spark.py
-	$(BIN)/python benchmarks/deadlines_many.py
+bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2; all policies; 100 windows a second
+	$(call benchmarks,deadlines_spark deadlines_policies deadlines_many)
 
 bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory and files over 24,000 windows (WINDOWS)
 	$(BIN)/python benchmarks/deadlines_memory.py --windows $(WINDOWS)

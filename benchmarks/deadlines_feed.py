@@ -47,9 +47,10 @@ class View:
         """The name of its aggregate."""
         return f"work_{self.deadline}s"
 
-    def text(self, seconds: float) -> str:
-        """As Penstock is given it, with a deadline of so many seconds."""
-        return f"SELECT /*+ DEADLINE('{seconds} seconds') */ {WINDOW} AS w, {self.aggregate}(x) AS s FROM {STREAM} GROUP BY w"
+    def text(self, seconds: float, loss: tuple[int, int] | None = None) -> str:
+        """As Penstock is given it, with a deadline of so many seconds, and a loss of k in m windows where there is one."""
+        hints = f"DEADLINE('{seconds} seconds')" + (f", LOSS({loss[0]}, {loss[1]})" if loss else "")
+        return f"SELECT /*+ {hints} */ {WINDOW} AS w, {self.aggregate}(x) AS s FROM {STREAM} GROUP BY w"
 
 
 VIEWS = (View(1, 1), View(2, 2), View(5, 3))

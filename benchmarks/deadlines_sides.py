@@ -80,11 +80,12 @@ class Cell:
     """One run of one side.
 
     Attributes:
-        turns: of the loop of each view's aggregate, a tuple.
+        turns: of the loop of each view's aggregate, a tuple; a view that is not among them is not there.
         seconds: the stream is fed so long.
         policy: of our side; None: Spark's.
         deadline: of all views in place of their own; None: their own.
         is_busy: another stream keeps the ingest busy.
+        loss: k and m, where each view allows that of m consecutive windows k are lost.
     """
 
     turns: Mapping[View, int]
@@ -92,6 +93,7 @@ class Cell:
     policy: str | None
     deadline: float | None = None
     is_busy: bool = False
+    loss: tuple[int, int] | None = None
 
 
 def answered(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
@@ -106,9 +108,9 @@ def _ours(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
     engine.execute(
         f"CREATE TABLE {STREAM} ({COLUMNS}) USING parquet OPTIONS (path '{folder / 'in'}', event_time 'ts')"
     )
-    for view in VIEWS:
-        engine.aggregate(view.aggregate, laborious(cell.turns[view]), "BIGINT")
-        engine.view(view.name, view.text(cell.deadline or view.deadline))
+    for view, turns in cell.turns.items():
+        engine.aggregate(view.aggregate, laborious(turns), "BIGINT")
+        engine.view(view.name, view.text(cell.deadline or view.deadline, cell.loss))
     if cell.is_busy:
         frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BALLAST_ROWS).load()
         engine.stream("ballast", frame.selectExpr("value", "pmod(xxhash64(value), 1000003) AS hash"))
@@ -120,7 +122,7 @@ def _ours(spark: SparkSession, folder: Path, cell: Cell) -> Answered:
                 fed = told()
             time.sleep(SETTLE_SECONDS)
             events = {kind: run.events(kind) for kind in ("cut", "batch")}
-            rows = {view.name: run.results(view.name).select("w", "s").collect() for view in VIEWS}
+            rows = {view.name: run.results(view.name).select("w", "s").collect() for view in cell.turns}
     finally:
         run.stop()
     ballast = [each for each in events["batch"] if each["stream"] == "ballast"]

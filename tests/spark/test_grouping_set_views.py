@@ -194,6 +194,14 @@ def test_sinks_groups_that_leave_and_questions(spark: SparkSession, tmp_path: Pa
             UnsupportedError,
             "This is also the name of a source column",
         ),
+        (
+            {
+                "v": "SELECT name AS key, window(seen, '2 hours', '1 hour') AS w FROM orders GROUP BY w, ROLLUP(key) HAVING avg(price) > 1"
+            },
+            None,
+            SqlError,
+            "Name it in SELECT, and write the name in HAVING: avg(x) AS m .. HAVING m > 1.",
+        ),
     ],
 )
 def test_what_is_refused(

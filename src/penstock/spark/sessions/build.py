@@ -40,6 +40,8 @@ _MEANING = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
+#: Spark setting: as many files of a source are listed without a job
+LISTED = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 #: Spark settings under which streaming queries cost less: without the manager Spark starts some ten `readlink` processes a batch
 #: (docs/decisions/0012). In an object store a file gets its name by a copy, which is as whole (docs/decisions/0072)
 STREAMING = {
@@ -50,6 +52,9 @@ STREAMING = {
     ),
     # every so many batches Spark writes the list of all files it ever read anew
     "spark.sql.streaming.fileSource.log.compactInterval": "100",
+    # Spark looks at each file of a batch again, by a job where there are more: it takes as long as some thousand local files
+    # (docs/decisions/0146)
+    LISTED: "256",
 }
 
 
@@ -102,6 +107,8 @@ def build_session(
         # Spark does not pass it on to stateful processors, and starts a daemon for each difference
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **STREAMING,
+        # in an object store many looks at a time are the faster way
+        **({LISTED: "32"} if stores else {}),
         **REDACTION,
         # Spark tells an interruption from an error by a recursive pattern over Python's whole message
         "spark.driver.extraJavaOptions": f"{option(f'-Dlog4j2.configurationFile={_LOG4J2}')} -Xss16m {java_options(java, purpose)}".strip(),

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedError
+from penstock.errors import (
+    DuplicateNameError,
+    SqlError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from penstock.plan.deadlines import AggregateSignature, UserCall
 from penstock.plan.expressions import Aggregated, Derived, ExpressionHost
 from penstock.plan.names import free_name
@@ -20,6 +26,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import DISTINCT, AggregateCall
+from penstock.sql.windows.listed import listed
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -30,6 +37,13 @@ DEFAULT_BOUND = ErrorBound(0.05, 0.05)
 
 #: an output that is a column of the group, or a bound of its window
 PLAIN_OUTPUT = re.compile(r"_w|_w\.(?:start|end)|_[ka]\d+")
+
+#: how Spark's message begins where HAVING aggregates a column beside grouping sets of sliding windows, at which it fails
+_SPARK_LOSES_A_COLUMN = "Resolved attribute(s)"
+_NAMED_IN_SELECT = (
+    "Spark cannot read an aggregate in HAVING beside grouping sets of sliding windows. Name it in SELECT, and "
+    "write the name in HAVING: avg(x) AS m .. HAVING m > 1."
+)
 
 #: aggregates that order the values of their argument
 _ORDERING = frozenset({"min", "max"})
@@ -122,6 +136,8 @@ class WindowBinder:
         """
         if query.ranking is not None:
             query = expanded(query, query.columns or list(self._columns.values()))
+        else:
+            query = listed(query, self._host)
         self._refuse_shadowed(query)
         time = self._time(query) if query.time else None
         # over another view Spark groups, by windows too, but over a running view
@@ -292,9 +308,16 @@ class WindowBinder:
         except SqlError as error:
             if error.text != query.window_clause.script or error.start != query.window_clause.start:
                 raise
+            if query.having and error.message.startswith(_SPARK_LOSES_A_COLUMN):
+                raise query.having[-1].clause.error(SqlError, _NAMED_IN_SELECT) from None
+            aliases = {each.name.upper() for each in query.outputs if each.name is not None}
             for place in query.items:
                 try:
                     self._host.schema_of(texts.written_alone(place).text)
+                except UnknownNameError as alone:
+                    # GROUP BY may name the other items
+                    if alone.name.upper() not in aliases:
+                        raise place.at(alone) from None
                 except SqlError as alone:
                     raise place.at(alone) from None
             if query.having:
