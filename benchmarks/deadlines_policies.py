@@ -8,8 +8,8 @@ DSR         Share of the windows that are visible in time, by the feed, as there
 violations  Windows of a view with which more than one of the last four is lost, by the feed.
 error       Of the predicted order with its publication, as a share of what was predicted wrongly.
 
-Expected, or the exit code is 1: all rows are those of `spark.sql`; the policy `planned` has no less in time than any other, but for 0.05, and violates
-no more often than any other.
+Expected, or the exit code is 1: all rows are those of `spark.sql`; the policy `planned` has no less in time than any other, and no more violations a window,
+but for 0.05.
 
     python benchmarks/deadlines_policies.py [--load 1.2] [--seconds 40] [--policies planned paper]
 """
@@ -105,9 +105,8 @@ def main() -> int:
                 continue
             ours = in_time[OURS] - in_time[policy]
             expected.at_least(f"DSR of {OURS} above that of {policy}", ours, -TOLERANCE)
-            expected.at_most(
-                f"violations of {OURS} above those of {policy}", broken[OURS] - broken[policy], 0
-            )
+            more = (broken[OURS] - broken[policy]) / found.windows
+            expected.at_most(f"violations a window of {OURS} above those of {policy}", more, TOLERANCE)
     return expected.exit_code
 
 

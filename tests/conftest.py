@@ -44,10 +44,11 @@ settings.load_profile("repeatable")
 
 #: what tests run is new to the JVM again and again: its second compiler and parallel collection took two fifths of its time,
 #: collections of a small young generation and for classes to come a tenth of the rest; without the second compiler Java gives
-#: compiled code 48 MB alone, which five tests fill: it then drops and compiles code again and again, and runs the rest uncompiled
-_JAVA = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m"
-)
+#: compiled code 48 MB alone, which five tests fill: it then drops and compiles code again and again, and runs the rest uncompiled.
+#: Each time that a small heap grows, all of it is collected
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms2g -Xmn512m -XX:MetaspaceSize=512m"
+#: what Spark keeps for a page that nobody opens is of the newest of so many: by default it has plans of a thousand queries
+_FEW = {f"spark.{of}": "20" for of in ("sql.ui.retainedExecutions", "ui.retainedJobs", "ui.retainedStages")}
 
 if not ALL:
     # a disk takes milliseconds for each; `test_durable.py` finds by the calls whether all is asked for that a power cut needs
@@ -102,6 +103,7 @@ def _session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.jars", ",".join(map(str, [*CONNECTOR_JARS, *JDBC_JARS, *S3_JARS])))
         .config(map=STREAMING)
+        .config(map=_FEW)
         .config(map=INTERPRETED)
     )
     session = builder.getOrCreate()

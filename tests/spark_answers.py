@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,10 +21,12 @@ def tuples_of(folder: Path) -> pa.Table:
     return pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])
 
 
-def frames_of(spark: SparkSession, views: Mapping[str, str]) -> dict[str, DataFrame]:
-    """What Spark says of texts, each a temporary view for those after it, which do not compute it again."""
+def frames_of(
+    spark: SparkSession, views: Mapping[str, str], others: Collection[str] = ()
+) -> dict[str, DataFrame]:
+    """What Spark says of texts, each a temporary view for those after it and for other texts, which do not compute it again."""
     frames = {}
-    texts = list(views.values())
+    texts = [*views.values(), *others]
     for place, (name, text) in enumerate(views.items()):
         frame = spark.sql(text)
         if any(re.search(rf"\b{name}\b", later) for later in texts[place + 1 :]):

@@ -22,8 +22,10 @@ _STRING = r"""[rR]?'(?:[^'\\]|\\.|'')*(?:'|$)|[rR]?"(?:[^"\\]|\\.)*(?:"|$)"""
 _COMMENT = r"--[^\n]*|/\*.*?(?:\*/|$)"
 #: what a list of options begins with, slips included: the message about one shows the line
 _LIST = r"\b(?:options?|(?:tbl|serde)?propert(?:y|ies)|with)"
+#: name and value of a setting, the value up to the end of its line where it has no quotes
+_SET = rf"""\bSET\s+[`'"]?(?P<setting>[\w.-]+)[`'"]?\s*(?:=|\bTO\b)\s*(?P<value>{_STRING}|[^;\n]*)"""
 _OPTIONS = re.compile(
-    rf"{_COMMENT}|{_STRING}|(?P<options>{_LIST}(?>\s|{_COMMENT})*+\()", re.IGNORECASE | re.DOTALL
+    rf"{_COMMENT}|{_SET}|{_STRING}|(?P<options>{_LIST}(?>\s|{_COMMENT})*+\()", re.IGNORECASE | re.DOTALL
 )
 _PART = re.compile(
     rf"(?P<skipped>{_COMMENT}|\s+|=)|(?P<string>{_STRING})|(?P<word>[\w`-]+(?:\s*\.\s*[\w`-]+)*)|(?P<mark>.)",
@@ -94,7 +96,7 @@ def secret_places(text: str) -> tuple[tuple[int, int], ...]:
     """Where secrets stand in a script, in order; it need not be a right one.
 
     Args:
-        text: statements with `OPTIONS (key 'value', ...)`.
+        text: statements with `OPTIONS (key 'value', ...)` and `SET name = value`.
 
     Returns:
         First character and the one after the last of each value, its quotes left out.
@@ -110,6 +112,12 @@ def secret_places(text: str) -> tuple[tuple[int, int], ...]:
             for places, end in _values(text, position):
                 found += places
                 position = end
+        elif begun["setting"] is not None:
+            first, after = begun.span("value")
+            if first < after and is_secret(begun["setting"]):
+                found.append(_bare(begun["value"], first))
+            elif first < after:
+                found += _within(text, first, after)
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -14,6 +14,8 @@ from penstock.plan.slack import SlackChoice, SlackPolicyName
 
 #: how a join's order is chosen
 JoinPolicyName = Literal["output-rate", "paper", "cardinality", "fixed"]
+#: kind of a mistake in what a setting requires of another one
+_OF_TWO: Final = "of_two"
 #: which window with a deadline is worked on next
 DeadlinePolicyName = Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
 
@@ -122,13 +124,16 @@ class Settings(BaseModel):
         policy = info.data.get("slack_policy")
         if policy == "fixed" and seconds is None:
             raise PydanticCustomError(
-                "slack", "slack_policy fixed needs it; set slack_seconds=30, for example"
+                _OF_TWO, "slack_policy fixed needs it; set slack_seconds=30, for example"
             )
         if policy not in ("fixed", None) and seconds is not None:
             raise PydanticCustomError(
-                "slack", "only slack_policy fixed has a length; set slack_policy=fixed too"
+                _OF_TWO, "only slack_policy fixed has a length; set slack_policy=fixed too"
             )
         return seconds
+
+
+_DEFAULTS = Settings()
 
 
 class Tuning(TypedDict, total=False):
@@ -182,14 +187,43 @@ def tuned(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: a field is unknown or its value out of range.
     """
-    for name in changes:
+    check(changes, settings)
+    return Settings.model_validate({**settings.model_dump(), **changes})
+
+
+def check(values: Mapping[str, Any], settings: Settings = _DEFAULTS, *, alone: bool = False) -> None:
+    """Make sure that values of settings are allowed; arguments as of `faults`.
+
+    Raises:
+        InputError: a setting is unknown or its value out of range.
+    """
+    for name in values:
         if name not in Settings.model_fields:
             raise InputError(f"settings: {name} does not exist{_meant(name)}")
+    if found := faults(values, settings, alone=alone):
+        told = "; ".join(f"{name}: {reason}" for name, reason in found.items())
+        raise InputError(f"settings: {told}; existing settings: {', '.join(Settings.model_fields)}")
+
+
+def faults(
+    values: Mapping[str, Any], settings: Settings = _DEFAULTS, *, alone: bool = False
+) -> dict[str, str]:
+    """Return what is wrong with values of settings, by name.
+
+    Args:
+        values: by the name of a setting that exists.
+        settings: the others.
+        alone: whether others may follow: what a setting requires of another one is not judged.
+    """
     try:
-        return Settings.model_validate({**settings.model_dump(), **changes})
+        Settings.model_validate({**settings.model_dump(), **values})
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise InputError(f"settings: {told}; existing settings: {', '.join(Settings.model_fields)}") from None
+        return {
+            ".".join(map(str, item["loc"])): item["msg"]
+            for item in error.errors()
+            if not (alone and item["type"] == _OF_TWO)
+        }
+    return {}
 
 
 def _meant(name: str) -> str:

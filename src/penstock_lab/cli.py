@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.common import named_values
+from penstock.cli.given import named_values
 from penstock.cli.screen import run_app
 from penstock.cli.tables import table_console
 from penstock.errors import ConnectionFailedError, InputError

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from penstock.spark.engine import Engine
 from penstock.spark.sessions.build import build_session
 from penstock.trigger import Trigger
@@ -18,6 +20,12 @@ from penstock.trigger import Trigger
 def main(script: str, output: str, *conf: str) -> None:
     settings = dict(pair.split("=", 1) for pair in conf if "=" in pair)
     spark = build_session(settings.pop("spark.master", "local[2]"), settings, "victim", "brief")
+    answer(spark, script, output, *conf)
+    spark.stop()
+
+
+def answer(spark: SparkSession, script: str, output: str, *conf: str) -> None:
+    """The same on a session that there is, which does not end."""
     # Spark gives a Python process 10 s to start: on a loaded machine that fails again and again
     # and what is owed over all kills is more than a run's own
     engine = Engine(
@@ -33,7 +41,6 @@ def main(script: str, output: str, *conf: str) -> None:
     run = engine.start(output, trigger=trigger)
     run.await_termination()
     run.stop()
-    spark.stop()
 
 
 def main_with(environment: Mapping[str, str], *arguments: str) -> None:

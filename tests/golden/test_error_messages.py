@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.errors import SqlError
 from penstock.sql.conditions.bind import bind_selections
 from penstock.sql.script.script import parse_script
+from penstock.sql.script.settings import wrong_settings
 
 MESSAGES = Path(__file__).with_name("error_messages.txt")
 TABLE = "CREATE TABLE flights USING parquet OPTIONS (path 'x');\n"
@@ -58,6 +59,27 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT DISTINCT origin, count(*) FROM flights",
     "CREATE VIEW v AS SELECT DISTINCT * FROM flights",
     "CREATE MATERIALIZED VIEW v AS SELECT origin FROM flights",
+    "SET penstock.batch_rowz = 16384",
+    "SET batch_rows = 16384",
+    "SET penstock.xyz = 1",
+    "SET 'penstock.batch_rows' = 'many'",
+    "SET penstock.strategy TO fast",
+    "SET penstock.shards = 2; SET penstock.shards = 4",
+    "SET penstock.slack_policy = fixed",
+    "SET store.aws_region = 'eu-west-1'",
+    "SET 'table.local-time-zone' = 'UTC'",
+    "SET TIME ZONE 'UTC'",
+    "SET spark.sql.shuffle.partitions",
+    "SET spark.app.name = one two",
+    "SET spark.hadoop.fs.s3a.secret.key = hidden text",
+    "RESET penstock.shards",
+    "SHOW TABLES",
+    "SHOW VIEWS LIKE 'a*'",
+    "DESCRIBE",
+    "DESCRIBE EXTENDED flights",
+    "DESC SELECT * FROM flights",
+    "DESCRIBE flights origin",
+    "DESCRIBES flights",
     "SET 'execution.runtime-mode' = 'streaming'",
     "EXECUTE STATEMENT SET BEGIN INSERT INTO x SELECT * FROM flights",
     "CREATE TABLE t (id INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) USING json OPTIONS (path 'x')",
@@ -110,6 +132,9 @@ STATEMENTS = [
     "CREATE VIEW v AS SELECT * FROM flights WHERE distance > 5\nCREATE VIEW w AS SELECT * FROM v",
     "CREATE TABLE weather USING csv OPTIONS (path 'x')\nINSERT INTO weather SELECT * FROM flights",
     "CREATE VIEW v AS SELECT origin, max_by(late) FROM flights GROUP BY origin",
+    "CREATE VIEW v AS SELECT origin, listagg(late, origin) FROM flights GROUP BY origin",
+    "CREATE VIEW v AS SELECT origin, listagg(late, ',', '.') FROM flights GROUP BY origin",
+    "CREATE VIEW v AS SELECT origin, first(late) FROM flights GROUP BY origin",
     "CREATE VIEW v AS SELECT percentile(distance, 50) FROM flights GROUP BY window(day, '1 day')",
     "CREATE VIEW v AS SELECT origin, 1 + Score(distance) AS s\nFROM flights GROUP BY origin, window(day, '1 day')",
     "CREATE VIEW v AS SELECT * FROM flights WHERE `score`(distance) > 3",
@@ -160,6 +185,8 @@ STATEMENTS = [
 def _message(statement: str) -> str:
     try:
         script = parse_script(TABLE + statement, aggregates=["score"])
+        for wrong in wrong_settings(script.settings):
+            raise wrong
         bind_selections({view.name: view.query for view in script.views}, SCHEMA, None)
     except SqlError as error:
         return f"{type(error).__name__}: {error}"

@@ -21,6 +21,7 @@ from penstock.spark.log import ingest_log
 from penstock.spark.log.stream_log import SEGMENT, LogReader
 from penstock.spark.storage.formats import STATIC
 from penstock.spark.storage.layout import Layout
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 __all__ = ["asof"]
@@ -92,7 +93,7 @@ def test_versions_outlive_the_log(
         for name, text in VIEWS.items():
             if name == "behind_a_table":
                 spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")
-            assert multiset(run.results(name)) == multiset(spark.sql(text)), name
+            assert bag(published(run, name)) == multiset(spark.sql(text)), name
         cuts = [each["figures"]["views"] for each in run.events("cut")]
         assert sum(own.get("beyond_history", 0) for each in cuts for own in each.values()) == 0
         lanes = [name for name in layout.lanes.names() if name.startswith("joins.")]

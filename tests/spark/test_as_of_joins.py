@@ -21,6 +21,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.lanes.cut_lane import CutLane
 from penstock.spark.results.read_plain import plain_rows
 from penstock.spark.storage.layout import Layout
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -88,7 +89,7 @@ def test_as_of_joins_equal_spark_over_a_restart(spark: SparkSession, tmp_path: P
                 spark.table("flights").where("ts IS NOT NULL").createOrReplaceTempView("flights")
             expected = multiset(spark.sql(text))
             assert expected.total() > 0
-            assert multiset(run.results(name)) == expected, name
+            assert bag(published(run, name)) == expected, name
             plain = plain_rows(Layout.of(run.output, None), name, 0)
             assert plain is not None
             assert Counter(map(repr, plain.rows.to_pylist())) == expected, name

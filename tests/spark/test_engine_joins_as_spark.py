@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from fed_joins import Feed, Oracle, difference, is_answered
 from forms import ALL
-from joined_inputs import multiset, random_order
+from joined_inputs import random_order
 from penstock.operators.joins.tuples import Stripe
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.cuts import Reach
@@ -31,6 +31,7 @@ from penstock.spark.storage.lane_views import RegisteredView
 from penstock.spark.storage.layout import Layout
 from penstock.trigger import Trigger
 from penstock_lab.generators.joins import JoinGenerator
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -84,7 +85,7 @@ class Case:
         wanted = [self.oracle.rows(each) for each in views]
         for each in views:
             self.oracle.assert_owed(each, came if each.definition.name in self.coming else Counter())
-        found = [multiset(run.results(each.definition.name)) for each in views]
+        found = [bag(published(run, each.definition.name)) for each in views]
         self.refuse("".join(map(difference, views, found, wanted)))
         assert sum(map(bool, wanted)) > len(wanted) / 3
 
@@ -115,7 +116,7 @@ def test_joins_over_a_restart(spark: SparkSession, case: Case) -> None:
     case.feed.more()
     run = answered(Engine(spark).execute(case.script).add_views(case.staying | case.coming), case.output)
     case.check(run, came)
-    left = [multiset(run.results(each.definition.name)) for each in gone]
+    left = [bag(published(run, each.definition.name)) for each in gone]
     case.refuse("".join(map(difference, gone, left, owed)))
     run.stop()
 
@@ -138,7 +139,7 @@ def test_joins_that_come_and_go_on_a_running_engine(spark: SparkSession, case: C
     case.feed.more()
     wait(lambda: is_answered(run, case.feed), run)
     case.check(run, came)
-    left = [multiset(run.results(each.definition.name)) for each in gone]
+    left = [bag(published(run, each.definition.name)) for each in gone]
     case.refuse("".join(map(difference, gone, left, owed)))
     run.stop()
 

@@ -171,7 +171,6 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
         ("collect_list(NULL)", "The argument is NULL in every tuple: CAST it to a type"),
         ("first(name)", r"FIRST is not supported yet\. Write min_by\(x, time\)"),
         ("last_value(name)", r"LAST_VALUE is not supported yet\. Write max_by\(x, time\)"),
-        ("listagg(name, ',')", r"Write array_join\(collect_list\(x\), ', '\)"),
         ("bitmap_or_agg(name)", "BITMAP_OR_AGG is not supported yet"),
     ],
 )

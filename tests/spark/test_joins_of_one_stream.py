@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from joined_inputs import answered, multiset
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -82,7 +83,7 @@ def test_tuples_without_event_time_are_joined_as_spark_joins_them(
         for number in files:
             _put(tmp_path / "orders", number)
         run = answered(Engine(spark).execute(script).add_views({**VIEWS, **OVER}), tmp_path / "out")
-        told = {name: multiset(run.results(name)) for name in VIEWS}
+        told = {name: bag(published(run, name)) for name in VIEWS}
         windows = multiset(run.results("per_day").select("w", "n"))
         run.stop()
         said = folder_status(tmp_path / "out")["views"]

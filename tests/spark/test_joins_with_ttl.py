@@ -12,6 +12,7 @@ from joined_inputs import Inputs, answered, multiset
 from penstock.errors import SqlError, UnsupportedError
 from penstock.monitor.folder import folder_status
 from penstock.spark.engine import Engine
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
@@ -73,7 +74,7 @@ def test_rows_are_those_within_the_length_and_pairs_beyond_are_counted(
         for name, (text, bound) in VIEWS.items():
             expected = multiset(spark.sql(text.format("", f" AND {bound}")))
             assert expected.total() > 0, name
-            assert multiset(run.results(name)) == expected, name
+            assert bag(published(run, name)) == expected, name
         run.stop()
     spark.conf.unset("spark.sql.join.asofJoin.enabled")
     told = folder_status(tmp_path / "out")["views"]
@@ -104,7 +105,7 @@ def test_a_selection_has_no_pairs_that_the_view_leaves_out(spark: SparkSession, 
         for name in SELECTED:
             counted[name, bound] = spark.sql(views[name]).count()
             if bound == WITHIN:
-                assert multiset(run.results(name)) == multiset(spark.sql(views[name])), name
+                assert bag(published(run, name)) == multiset(spark.sql(views[name])), name
     run.stop()
     told = folder_status(tmp_path / "out")["views"]
     for name in SELECTED:

@@ -18,6 +18,7 @@ from penstock.monitor.folder import folder_status
 from penstock.monitor.report import status_lines
 from penstock.spark.engine import Engine
 from penstock.trigger import Trigger
+from read_results import bag, published
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -85,7 +86,7 @@ def test_predicates_run_in_the_best_order_and_equal_spark(spark: SparkSession, t
     inputs.register(spark)
     for name, text in views.items():
         expected = multiset(spark.sql(text))
-        assert multiset(run.results(name)) == expected, name
+        assert bag(published(run, name)) == expected, name
         assert expected, name
 
     (reordered,) = (each for each in run.events("predicates_reordered") if each["view"] == "judged")
@@ -116,7 +117,7 @@ def test_a_row_at_which_a_predicate_raises_is_no_match_and_counted(
     assert run.await_termination(600)
     inputs.register(spark)
     for name, text in views.items():
-        assert multiset(run.results(name)) == multiset(spark.sql(text.replace("not_zero(w.n)", "w.n > 1")))
+        assert bag(published(run, name)) == multiset(spark.sql(text.replace("not_zero(w.n)", "w.n > 1")))
         raised = sum(cut["figures"]["views"].get(name, {}).get("raised", 0) for cut in run.events("cut"))
         assert raised == spark.sql(text.replace("not_zero(w.n)", "w.n = 0")).count() > 0
     run.stop()

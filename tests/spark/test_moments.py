@@ -9,15 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from engine_cases import put_file
 from forms import ALL
-from order_files import COLUMNS, engine, finished, write
+from order_files import engine, finished, write
 from penstock import Engine
 from penstock.errors import SqlError
 from penstock.monitor.verification import verify
 from read_results import published
+from spark_answers import frames_of, in_one_partition, tuples_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -54,16 +55,9 @@ VIEWS = {
 OF_WINDOWS = {"days", "sliding", "early", "visits", "over_days", "weeks"}
 
 
-def answers(
-    spark: SparkSession, data: Path, views: dict[str, str], columns: str = COLUMNS
-) -> dict[str, list[dict[str, Any]]]:
-    spark.read.schema(columns).parquet(str(data)).createOrReplaceTempView("orders")
-    found = {}
-    for name, text in views.items():
-        frame = spark.sql(text)
-        frame.createOrReplaceTempView(name)
-        found[name] = frame.toArrow().to_pylist()
-    return found
+def answers(spark: SparkSession, data: Path, views: dict[str, str]) -> dict[str, DataFrame]:
+    in_one_partition(spark, tuples_of(data)).createOrReplaceTempView("orders")
+    return frames_of(spark, views)
 
 
 def assert_same(found: list[dict[str, Any]], wanted: list[dict[str, Any]], told: object) -> None:
@@ -92,11 +86,9 @@ def test_they_are_their_text_over_the_tuples_taken_in(spark: SparkSession, tmp_p
             if name in OF_WINDOWS and not ended:
                 continue
             frame = run.results(name)
-            assert frame.columns == spark.sql(VIEWS[name]).columns
-            assert [field.dataType for field in frame.schema] == [
-                field.dataType for field in spark.sql(VIEWS[name]).schema
-            ]
-            assert_same(published(run, name), wanted, (name, files))
+            assert frame.columns == wanted.columns
+            assert [field.dataType for field in frame.schema] == [field.dataType for field in wanted.schema]
+            assert_same(published(run, name), wanted.toArrow().to_pylist(), (name, files))
     assert verify(out).faults == []
 
 
@@ -149,8 +141,8 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path) -> None:
         put_file(data / f"{number}.parquet", lambda path, table=table: pq.write_table(table, path))
     script = f"CREATE TABLE orders ({EDGES}) USING parquet OPTIONS (path '{data}', max_files_per_trigger '1', event_time 'seen')"
     run = finished(Engine(spark).execute(script).add_views(OF_EDGES), tmp_path / "out", ended=True)
-    for name, wanted in answers(spark, data, OF_EDGES, EDGES).items():
-        assert_same(published(run, name), wanted, name)
+    for name, wanted in answers(spark, data, OF_EDGES).items():
+        assert_same(published(run, name), wanted.toArrow().to_pylist(), name)
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,7 @@ def test_answers_are_sparks_also_of_later_tuples_and_after_a_restart(
     for numbers in (range(3), range(3, 5)):
         # then later tuples of windows that were final, and windows of their own
         write(tmp_path / "in", numbers)
-        spark.read.parquet(str(tmp_path / "in")).createOrReplaceTempView("t")
-        spark.read.schema("city STRING, people INT").csv(str(tmp_path / "s")).createOrReplaceTempView("s")
-        for name, text in NAMED.items():
-            spark.sql(text).createOrReplaceTempView(name)
-        same(spark, engine, tmp_path, over)
+        same(spark, engine, tmp_path, over, NAMED)
 
 
 _GROUPED = "SELECT a.city, count(*) AS k FROM {} a JOIN {} b ON a.city = b.city «GROUP BY» a.city"

@@ -124,6 +124,30 @@ def test_answers_equal_sparks_and_change_with_more_tuples(spark: SparkSession, t
     check(spark, tmp_path)
 
 
+OF_SPARK = {
+    "listed": "k, listagg(DISTINCT k, ',') AS d, string_agg(k, '-') AS l, listagg(v, ' ') WITHIN GROUP (ORDER BY v, seen) AS o",
+    "ends": "k, first(k) AS a, last(k IGNORE NULLS) AS b, first_value(k) IGNORE NULLS AS c, last_value(k, true) AS d",
+    "drawn": "k, aggregate(histogram_numeric(v, 60), 0D, (n, each) -> n + each.y) AS h, sort_array(approx_top_k(v, 60)) AS top",
+    "quantiles": "k, percentile_cont(0.4) WITHIN GROUP (ORDER BY v) AS c, percentile_disc(0.4) WITHIN GROUP (ORDER BY v DESC) AS d, "
+    "approx_percentile(v, array(0.1, 0.9), 100) AS p, try_sum(v) AS s, try_avg(v) AS a",
+    "sketched": "hll_sketch_estimate(hll_sketch_agg(k)) AS n, bitmap_count(bitmap_construct_agg(bitmap_bit_position(CAST(v AS BIGINT)))) AS bits, "
+    "hex(count_min_sketch(k, 0.5D, 0.5D, 1)) AS c, kll_sketch_get_quantile_double(kll_sketch_agg_double(v), 0.5D) AS q",
+}
+
+
+def test_aggregates_that_spark_alone_has(spark: SparkSession, tmp_path: Path) -> None:
+    """Also those that depend on the order of the tuples, where it changes nothing."""
+    views = {
+        name: f"SELECT /*+ REFRESH('1 minute') */ {items} FROM orders"
+        + (" GROUP BY k" if items.startswith("k, ") else "")
+        for name, items in OF_SPARK.items()
+    }
+    for number, rows in enumerate((range(100), range(100, 160))):
+        write_orders(tmp_path / "orders", number, rows)
+        run_once(spark, tmp_path, views)
+        check(spark, tmp_path, views)
+
+
 def test_what_is_told_of_a_refreshed_view(spark: SparkSession, tmp_path: Path) -> None:
     views = {
         "counts": VIEWS["counts"],

@@ -118,7 +118,7 @@ class Echo(BaseHTTPRequestHandler):
 def echo() -> Iterator[str]:
     """The address of a server that repeats what it is sent."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -125,7 +125,8 @@ def test_a_signal_to_all_processes_stops_a_run_at_any_time(
     send: Callable[[subprocess.Popen[str], signal.Signals], None],
     number: signal.Signals,
 ) -> None:
-    write_orders(tmp_path / "in", 40, 500)
+    # more than a run answers until it is stopped
+    write_orders(tmp_path / "in", 40 if ALL else 12, 500)
     (tmp_path / "script.sql").write_text(script(tmp_path / "in", VIEWS, options=", maxFilesPerTrigger '1'"))
     layout = Layout.of(tmp_path / "out", None)
     moments = (

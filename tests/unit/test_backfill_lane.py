@@ -111,6 +111,7 @@ class Stream:
                 again=lambda *given: map(_Frame, self.again(*given)), run=lambda *_: self.reports.copy()
             ),
             active=False,
+            ends_within=lambda _: True,
             ended_well=True,
             has_ended=False,
             interval_seconds=0,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.common import read_settings
+from penstock.cli.given import Given
 from penstock.errors import InputError
 from penstock.spark.sessions import libraries, store_access
 from penstock.spark.sessions.file_systems import (
@@ -186,10 +186,10 @@ def test_what_helps_where_spark_cannot_fetch_is_told() -> None:
 
 def test_options_of_stores_are_set_as_variables_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    settings = read_settings(["shards=3", "store.aws_region=eu-west-1"])
-    assert settings.shards == 3
+    given = Given.of(["shards=3", "store.aws_region=eu-west-1"], None)
+    assert given.settings.shards == 3
     assert _s3() == {"endpoint.region": "eu-west-1"}
     with pytest.raises(
         InputError, match=r"store.region is not an option of a store: their names begin with aws_"
     ):
-        read_settings(["store.region=a"])
+        Given.of(["store.region=a"], None)

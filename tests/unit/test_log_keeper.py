@@ -26,6 +26,7 @@ class Log:
     def __init__(self, refused: int = 0) -> None:
         self._refused = refused
         self.put: list[str] = []
+        self.on_put = lambda: None
         self.last = SimpleNamespace(reached_or_newest=0)
 
     def _put(self, what: str) -> bool:
@@ -65,6 +66,11 @@ class Ingest:
         self.totals = SimpleNamespace(batches=1)
         self.published = -1
         self.plans = SimpleNamespace(begin=lambda batch: 7 if batch == 4 else None)
+
+    def ends_within(self, seconds: float) -> bool:
+        if self.active:
+            time.sleep(seconds)
+        return not self.active
 
     def listen(self) -> Heard:
         return Heard.NOTHING

@@ -25,8 +25,8 @@ class Query:
     def stop(self) -> None:
         self.isActive = False
 
-    def awaitTermination(self) -> None:  # noqa: N802
-        assert not self.isActive
+    def awaitTermination(self, timeout: float | None = None) -> None:  # noqa: N802
+        assert timeout is not None or not self.isActive
 
 
 def test_a_look_that_fails_stops_the_query_before_the_next_is_begun(tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ def check(
     script: Script, master: Master = None, conf: Conf = None, tune: Tune = None, functions: Functions = None
 ) -> None:
     """Check a script: names, types, sources and sinks. Starts no query and writes nothing, so it needs no --output."""
-    engine, _ = open_script(script, master, conf, tune, functions)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    engine, _ = open_script(script, master, conf, tune, functions, show=console.print)
     if engine.refused_rules:
         wrong = counted(len(engine.refused_rules), "rule")
         raise InputError("\n".join([f"{script}: {wrong} with mistakes", *engine.refused_rules]))
-    console = Console(highlight=False, markup=False, soft_wrap=True)
     tell_warnings(engine, console)
     for note in merged_warnings(engine.notes):
         console.print(f"note: {note}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from penstock.cli.given import Given
 from penstock.errors import ConnectionFailedError, InputError
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ PageToken = Annotated[
 
 #: names in a warning of several views
 _NAMED = 8
-#: what options of stores begin with
-_STORE = "store."
 _FUNCTIONS = "{'name': (function, 'SQL TYPE'), ...}"
 _AGGREGATES = "{'name': (function or class, 'SQL TYPE'), ...}"
 #: name -> (what is called, SQL type of its result)
@@ -93,8 +92,9 @@ def open_script(
     functions: Path | None,
     purpose: Purpose = "brief",
     folders: Sequence[str] = (),
+    show: Callable[[str], object] = lambda _: None,
 ) -> tuple[Engine, str]:
-    """A script, and an engine on which all it says is declared.
+    """A script, and an engine on which all it says is declared, with the settings of the options and the script.
 
     Spark starts where a view or an insert may have mistakes that only Spark finds, so that all of them are reported together,
     and where a refused query may be one that Spark can refresh.
@@ -107,12 +107,12 @@ def open_script(
         functions: a Python module with FUNCTIONS, AGGREGATES or both.
         purpose: what a JVM is started for; where it is to run the script, there must be something to run.
         folders: paths or addresses that the session reads or writes beside those of the tables.
+        show: called with the answers to what the script asks.
 
     Raises:
         InputError: a mistake in the script, its sources or the options, or several (`MistakesError`).
     """
-    settings = read_settings(tune)
-    pairs = named_values("--conf", "KEY=VALUE", conf)
+    options = Given.of(tune, conf)
     text = read_script(path)
     from penstock.spark.sessions.slots import with_ingest_slot
     from penstock.spark.sessions.submitted import submitted_conf
@@ -124,6 +124,8 @@ def open_script(
     registered, aggregates = ({}, {}) if functions is None else load_functions(functions)
     mistakes = Mistakes()
     parsed = parse_script(text, aggregates=aggregates, mistakes=mistakes)
+    given = options.with_script(parsed, mistakes)
+    settings, pairs = given.settings, dict(given.spark)
     if purpose == "run" and parsed.is_empty and not mistakes.found:
         raise InputError("The script has nothing to run: declare at least one stream and one view on it.")
     check_paths([table for table in parsed.tables if table.name.upper() not in parsed.targets], mistakes)
@@ -137,7 +139,7 @@ def open_script(
         master, pairs = None, {**slots, **pairs, "spark.master": slots["spark.master"]}
     engine = build_engine(master, pairs, settings, purpose)
     register(engine, registered, aggregates)
-    engine.execute(text)
+    engine.execute(parsed.without_settings, show)
     return engine, text
 
 
@@ -176,25 +178,6 @@ def merged_warnings(warnings: Iterable[str]) -> Iterator[str]:
     for text, found in names.items():
         shown = [*found[:_NAMED], f"{len(found) - _NAMED} more"] if len(found) > _NAMED + 1 else found
         yield f"{', '.join(shown)}: {text}"
-
-
-def read_settings(tune: list[str] | None) -> Settings:
-    """The settings that --set asks for; options of stores (`store.NAME=VALUE`) become variables of this process's environment.
-
-    Raises:
-        InputError: one is not NAME=VALUE, unknown or out of range.
-    """
-    from penstock.settings import Settings, tuned
-
-    values = named_values("--set", "NAME=VALUE", tune)
-    options = {
-        name.removeprefix(_STORE): values.pop(name) for name in list(values) if name.startswith(_STORE)
-    }
-    if options:
-        from penstock.stores.address import export_options
-
-        export_options(options)
-    return tuned(Settings(), values)
 
 
 def build_engine(master: str | None, conf: dict[str, str], settings: Settings, purpose: Purpose) -> Engine:
@@ -269,26 +252,6 @@ def session_libraries(conf: dict[str, str], *, kafka: bool, stores: Iterable[str
         Console(stderr=True, soft_wrap=True).print(str(found), highlight=False, markup=False)
         settings |= found.conf
     return settings
-
-
-def named_values(option: str, allowed: str, pairs: list[str] | None) -> dict[str, str]:
-    """The values of an option that may be repeated, by name.
-
-    Args:
-        option: how it is written, such as `--set`.
-        allowed: its form, such as `NAME=VALUE`.
-        pairs: what was given.
-
-    Raises:
-        InputError: one has another form.
-    """
-    found = {}
-    for pair in pairs or []:
-        key, sign, value = pair.partition("=")
-        if not sign or not key:
-            raise InputError(f"{option} {pair}: write {option} {allowed}.")
-        found[key] = value
-    return found
 
 
 def register(engine: Engine, functions: Entries, aggregates: Entries) -> None:

@@ -29,15 +29,16 @@ def replay_deadlines(console: Console, data: Path, output: Path) -> None:
         data: the folder of the folders of the flights and the weather.
         output: the results folder.
     """
-    from penstock.cli.common import build_engine, read_settings
+    from penstock.cli.common import build_engine
     from penstock.cli.demo_gates import AGGREGATES
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.settings import Settings
     from penstock.spark.sessions.slots import with_ingest_slot
 
     with heartbeat(console, "Spark starts"):
-        engine = build_engine(None, with_ingest_slot(None) or {}, read_settings(None), "whole")
+        engine = build_engine(None, with_ingest_slot(None) or {}, Settings(), "whole")
     for name, (aggregate, returns) in AGGREGATES.items():
         engine.aggregate(name, aggregate, returns)
     script = resources.files("penstock.cli").joinpath("demo_gates.sql").read_text(encoding="utf-8")

@@ -26,15 +26,16 @@ def replay_joins(console: Console, data: Path, output: Path) -> None:
         data: the folders of the flights, the weather and the airports.
         output: the results folder.
     """
-    from penstock.cli.common import build_engine, read_settings
+    from penstock.cli.common import build_engine
     from penstock.cli.demo_storms import FUNCTIONS
     from penstock.monitor.live import follow
     from penstock.monitor.news import News
     from penstock.monitor.snapshot import take_lanes, take_snapshot
+    from penstock.settings import Settings
     from penstock.trigger import Trigger
 
     with heartbeat(console, "Spark starts"):
-        engine = build_engine(None, {}, read_settings(None), "whole")
+        engine = build_engine(None, {}, Settings(), "whole")
     for name, (function, returns) in FUNCTIONS.items():
         engine.function(name, function, returns)
     script = resources.files("penstock.cli").joinpath("demo_storms.sql").read_text(encoding="utf-8")

@@ -100,15 +100,16 @@ def replay_year(console: Console, flights: Path, output: Path, queries: int, sam
         queries: rules drawn from the templates.
         sample: what plain Spark gets.
     """
-    from penstock.cli.common import build_engine, read_settings
+    from penstock.cli.common import build_engine
     from penstock.cli.demo_queries import create_view, standing_queries
+    from penstock.settings import Settings
     from penstock.sql.script.script import parse_script
 
     table = pq.read_table(flights)
     rules = standing_queries(table, queries)
     # not beside the above: Arrow's functions fail while another thread loads numpy for the first time
     with heartbeat(console, "Spark starts"):
-        engine = build_engine(None, {}, read_settings(None), "whole")
+        engine = build_engine(None, {}, Settings(), "whole")
     script = resources.files("penstock.cli").joinpath("demo_flights.sql").read_text(encoding="utf-8")
     script = script.replace("examples/data", str(flights.parent))
     windows = {view.name: view.text for view in parse_script(script).views if view.name in EXACT}

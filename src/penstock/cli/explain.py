@@ -27,5 +27,6 @@ def explain(
     functions: Functions = None,
 ) -> None:
     """Explain how Penstock would run a script: decoding, compared columns, your functions, joins. Starts no query."""
-    engine, _ = open_script(script, master, conf, tune, functions)
-    Console().print(engine.explain(output), highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    engine, _ = open_script(script, master, conf, tune, functions, show=console.print)
+    console.print(engine.explain(output))

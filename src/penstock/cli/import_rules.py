@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.common import named_values
+from penstock.cli.given import named_values
 from penstock.errors import ConnectionFailedError, InputError
 from penstock.monitor.figures import counted
 

@@ -19,10 +19,10 @@ from penstock.cli.common import (
     Script,
     Tune,
     open_script,
-    read_settings,
     tell_warnings,
     told_page,
 )
+from penstock.cli.given import Given
 from penstock.cli.stopping import StopSignals
 from penstock.errors import InputError, StartStoppedError
 
@@ -97,14 +97,17 @@ def run(
     when = Trigger(trigger, is_bounded=available_now, is_complete=ended)
     asked = Asked.of(script, functions, conf or (), tune or ())
     # options of stores count from here on
-    read_settings(tune)
+    options = Given.of(tune, conf)
     with _told_if_stopped(console), StopSignals() as signals:
         with _checked(output, checkpoint), told_page(console, output, page, page_token, metrics, asked):
             engine, text = open_script(
-                script, master, conf, tune, functions, purpose="run", folders=[output, checkpoint or output]
+                *(script, master, conf, tune, functions),
+                purpose="run",
+                folders=[output, checkpoint or output],
+                show=console.print,
             )
             tell_warnings(engine, console)
-            watcher = Watcher(script, text, engine, console) if watch else None
+            watcher = Watcher(script, text, engine, console, options=options) if watch else None
             printed = Layout.of(output, checkpoint).spark_log
             before: int | None = _size(printed)
             signals.take_note()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from penstock.cli.common import merged_warnings, read_script
+from penstock.cli.given import Given
 from penstock.errors import InputError, MistakesError, SqlError
 from penstock.monitor.figures import counted
 
@@ -29,6 +30,7 @@ _AGAIN = 30.0
 _AWAY = 5.0
 #: views that a message names
 _NAMED = 10
+_NO_OPTIONS = Given({}, {})
 
 
 class Watcher:
@@ -40,6 +42,7 @@ class Watcher:
         engine: it runs or will.
         console: where to say what was followed, and what not.
         clock: seconds, from any moment on.
+        options: the settings of the command's options, which win over those of the script.
     """
 
     def __init__(
@@ -49,12 +52,17 @@ class Watcher:
         engine: Engine,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
+        options: Given = _NO_OPTIONS,
     ) -> None:
         self._path = path
         self._text = text
         self._engine = engine
         self._console = console
+        self._options = options
         self._clock = clock
+        #: the settings of the run, once they are needed, and the names of those last reported to wait
+        self._given: Given | None = None
+        self._waiting: list[str] = []
         self._next = 0.0
         #: the text last read, or what kept it from being read, and since when
         self._seen = text
@@ -89,7 +97,7 @@ class Watcher:
         try:
             if cut and not text.rstrip().endswith(";"):
                 raise InputError("the script ends within a statement; save it completely")
-            changes = self._engine.reconcile(text)
+            changes = self._follow(text)
         except Exception as error:  # the run goes on with what it has
             self._refused, self._again = text, self._clock() + _AGAIN
             self._refuse(error)
@@ -99,6 +107,31 @@ class Watcher:
         self._console.print(f"{self._path}: applied: {_summary(changes)}")
         for warning in merged_warnings(sorted(set(self._engine.warnings) - before)):
             self._console.print(f"warning: {warning}", style="yellow")
+
+    def _follow(self, text: str) -> Reconciled:
+        """Bring the engine to a changed script, whose settings wait for the next start.
+
+        Raises:
+            InputError: the script has a mistake.
+        """
+        if self._given is None:
+            self._given, _ = self._read(self._text)
+        given, declared = self._read(text)
+        changes = self._engine.reconcile(declared, self._console.print)
+        waiting = given.other_than(self._given)
+        if waiting and waiting != self._waiting:
+            self._engine.report_settings(str(self._path), waiting)
+        self._waiting = waiting
+        return changes
+
+    def _read(self, text: str) -> tuple[Given, str]:
+        """The settings that a start would have with a script, and the script without them."""
+        from penstock.sql.script.mistakes import Mistakes
+        from penstock.sql.script.script import parse_script
+
+        # the engine reports other mistakes: it knows the users' functions
+        script = parse_script(text, mistakes=Mistakes())
+        return self._options.with_script(script, Mistakes()), script.without_settings
 
     def _quiet(self, seen: str, now: float) -> float:
         """Seconds for which nothing else was seen."""

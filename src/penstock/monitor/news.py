@@ -109,6 +109,7 @@ _WORDS = {
     "rule_refused": "rule refused",
     "script_refused": "changed script not applied; the run continues unchanged",
     "script_followed": "the run follows the script again",
+    "settings_changed": "settings of the changed script apply from the next start",
     "rules_unread": "rules cannot be followed; their views remain",
     "views_failed": "Spark refuses an expression of some views; these match nothing",
     "event_times_unusable": "tuples without a usable event time, left out of windows and joins",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -137,8 +137,10 @@ class Engine:
         if self._execution is not None:
             self._execution.stop()
 
-    def execute(self, script: str) -> Engine:
+    def execute(self, script: str, show: Callable[[str], object] = print) -> Engine:
         """Declare the tables, views and sinks of a script: CREATE TABLE, CREATE VIEW, CREATE VIEWS, INSERT INTO.
+
+        SHOW VIEWS and DESCRIBE are answered once all of it is declared. SET is refused unless the engine, or its session, has this value.
 
         On a running engine new streams start at once, and new views take effect from the next batch on. A run follows the files of
         CREATE VIEWS. A rule with a mistake keeps its last good definition, where it had one (`refused_rules`); what selects from its
@@ -146,14 +148,17 @@ class Engine:
 
         Args:
             script: SQL statements.
+            show: called with the answer of each SHOW VIEWS and DESCRIBE, a text of some lines.
 
         Raises:
             InputError: the script has a mistake; nothing of it is declared.
         """
         with self._staged() as staged:
-            self._declaring.execute(staged, script)
+            answers = self._declaring.execute(staged, script)
             if self._execution is not None and self._execution.active:
                 self._declaring.settle(staged)
+        for each in answers:
+            show(each)
         return self
 
     def stream(
@@ -238,11 +243,12 @@ class Engine:
             staged.refuse_loose_ends()
         return self
 
-    def reconcile(self, script: str) -> Reconciled:
+    def reconcile(self, script: str, show: Callable[[str], object] = print) -> Reconciled:
         """Add, redefine and drop views until they are those of a changed script.
 
         Args:
             script: SQL statements.
+            show: as of `execute`.
 
         Returns:
             The views that were added, redefined and dropped.
@@ -251,7 +257,10 @@ class Engine:
             InputError: the script has a mistake, has no view, or changes or omits a declared table; nothing changes.
         """
         with self._staged() as staged:
-            return self._declaring.reconcile(staged, script)
+            changes, answers = self._declaring.reconcile(staged, script)
+        for each in answers:
+            show(each)
+        return changes
 
     def report_script(self, path: str, refused: str | None) -> None:
         """Record that a changed script is refused, or is followed again. `Run.events` and `penstock status` report it.
@@ -262,6 +271,16 @@ class Engine:
         """
         if self._execution is not None:
             self._execution.script_changed(path, refused)
+
+    def report_settings(self, path: str, names: Sequence[str]) -> None:
+        """Record that a changed script has other settings, which apply from the next start. `Run.events` reports it.
+
+        Args:
+            path: the script.
+            names: of the settings, such as `penstock.batch_rows`.
+        """
+        if self._execution is not None:
+            self._execution.settings_changed(path, names)
 
     @overload
     def function(self, name: str, fn: Callable[..., Any], returns: str) -> Engine: ...

@@ -432,6 +432,10 @@ class Execution:
         else:
             self.events.record("script_refused", script=path, told=refused)
 
+    def settings_changed(self, path: str, names: Sequence[str]) -> None:
+        """Notes that a changed script has other settings than this run."""
+        self.events.record("settings_changed", script=path, settings=list(names))
+
     def _pairs(self) -> dict[str, Mapping[str, int]]:
         return {name: query.totals.view_pairs for name, query in self.queries.items()}
 

@@ -17,6 +17,7 @@ from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.declaring.columns import with_columns
 from penstock.spark.declaring.declared import Declared, RuleSet, Stream
+from penstock.spark.declaring.described import answered
 from penstock.spark.declaring.explained import explained
 from penstock.spark.declaring.further import further_mistakes
 from penstock.spark.declaring.insertions import check_width, insert_view, refuse_reserved, view_of
@@ -32,6 +33,7 @@ from penstock.spark.declaring.rule_sets import (
     keep_last_definitions,
     refuse_unknown,
 )
+from penstock.spark.declaring.session_settings import refuse_others
 from penstock.spark.declaring.view_binding import ViewBinding
 from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
@@ -98,14 +100,15 @@ class Declaring:
         self._settings = settings
         self._binding = ViewBinding(spark, settings, self.aggregates, self.on_arrays)
 
-    def execute(self, staged: Declared, script: str) -> None:
-        """Adds what a script says.
+    def execute(self, staged: Declared, script: str) -> list[str]:
+        """Adds what a script says, and returns the answers to what it asks.
 
         Raises:
             InputError: a mistake in the script, or all that do not follow from one another (`MistakesError`).
         """
         mistakes = Mistakes()
         parsed = parse_script(script, staged.names, self.aggregates, mistakes)
+        refuse_others(parsed.settings, self._settings, self._spark, mistakes)
         self._tables(staged, parsed.tables, parsed.targets, mistakes)
         before = staged.copy()
         self._views_and_rules(staged, parsed.views, parsed.rules, mistakes)
@@ -114,10 +117,12 @@ class Declaring:
         self._statements(staged, now, mistakes)
         for views in parsed.apart:
             self._judge_apart(before.copy(), views, mistakes)
+        answers = answered(staged, parsed.asked, mistakes)
         mistakes.found = [
             with_remedy(self._spark, staged, with_columns(staged, each)) for each in mistakes.found
         ]
         mistakes.raise_any()
+        return answers
 
     def told_views(self, staged: Declared, queries: Mapping[str, str]) -> None:
         """Adds views by their texts; a refusal says whether the view can be refreshed.
@@ -147,8 +152,8 @@ class Declaring:
         self._statements(staged, waiting, mistakes)
         mistakes.raise_any()
 
-    def reconcile(self, staged: Declared, script: str) -> Reconciled:
-        """Brings the views to what a changed script says.
+    def reconcile(self, staged: Declared, script: str) -> tuple[Reconciled, list[str]]:
+        """Brings the views to what a changed script says, and answers what it asks.
 
         Raises:
             InputError: see `Engine.reconcile`.
@@ -162,6 +167,7 @@ class Declaring:
         staged.refuse_other_tables(parsed)
         known = {name.upper() for name in staged.tables}
         mistakes = Mistakes()
+        refuse_others(parsed.settings, self._settings, self._spark, mistakes)
         new_tables = [table for table in parsed.tables if table.name.upper() not in known]
         self._tables(staged, new_tables, parsed.targets, mistakes)
         wanted = {view.name: view for view in parsed.views}
@@ -196,6 +202,8 @@ class Declaring:
             if (insert.table, insert.text) not in present:
                 self._insert(staged, insert)
         staged.refuse_loose_ends()
+        answers = answered(staged, parsed.asked, mistakes)
+        mistakes.raise_any()
         return Reconciled(
             added=[name for name in (*changed, *added) if name not in before],
             redefined=[name for name in changed if name in before],
@@ -204,7 +212,7 @@ class Declaring:
             tables=[table.name for table in new_tables],
             sinks=[table for table, text in _inserts(staged) if (table, text) not in sinks],
             removed_sinks=[table for table, text in sinks if (table, text) not in _inserts(staged)],
-        )
+        ), answers
 
     def follow(self, staged: Declared, path: str) -> RuleChanges:
         """Brings the views of a CREATE VIEWS statement, by its path, to what its files were when they were last read."""

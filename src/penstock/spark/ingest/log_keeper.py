@@ -85,7 +85,7 @@ class LogKeeper(RetriedThread):
 
     def _attempt(self) -> None:
         self._clock.restart()
-        while not self._stopping.wait(_LOOK_SECONDS) and self.ingest.active:
+        while not (self._stopping.is_set() or self.ingest.ends_within(_LOOK_SECONDS)):
             self._look()
         if self._is_to_end:
             self._begin_views()
@@ -99,6 +99,8 @@ class LogKeeper(RetriedThread):
             else:
                 self.ingest.log.put_all()
             self._complete.set()
+            # lanes that have met the last entry learn that none follows
+            self.ingest.log.on_put()
 
     def _begin_views(self) -> None:
         """Lets views that no batch has come for begin behind the last one."""

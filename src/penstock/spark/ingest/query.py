@@ -176,6 +176,10 @@ class IngestQuery:
         """Whether the streaming query runs, or is about to be started again."""
         return self._supervisor is not None and self._supervisor.active
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long for the end of the streaming query; return whether it does not run, and is not started again."""
+        return not self.active or (self._supervisor is not None and self._supervisor.join(seconds))
+
     @property
     def ended_well(self) -> bool:
         """Whether the streaming query has ended and nothing stopped it."""

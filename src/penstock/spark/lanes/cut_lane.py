@@ -29,8 +29,10 @@ from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.ledger_documents import StoredDocument
 from penstock.spark.storage.offsets import REMEDY
 
-#: a log that another process writes is looked at so often
+#: whether something is due is looked at so often while nothing comes ...
 _LOOK_SECONDS = 0.05
+#: ... and a log that nobody in this process writes so often: a run may have a hundred lanes, and each look reads the ledger
+_OTHERS_SECONDS = 0.2
 #: a run that ends with what is available waits for more entries so many times as long as its newest cut took, at the most so long:
 #: what a cut costs, whatever it answers, is paid once for them, and nobody waits for the newest answer
 _GATHER_SHARE, _GATHER_SECONDS = 4.0, 3.0
@@ -289,10 +291,13 @@ class CutLane(Lane):
     def _wait(self, reach: Mapping[str, Reach]) -> Mapping[str, Reach] | None:
         """Waits for entries behind those that are answered; None where none will come."""
         found: float | None = None
+        until, known, next_look = reach, -1, 0.0
         while not self._stopping.is_set():
-            seen = self.context.appended.count
+            seen, now = self.context.appended.count, time.monotonic()
             ends = self._is_to_end or not self._is_fed
-            until = {stream: self._ahead(stream, before) for stream, before in reach.items()}
+            if ends or seen != known or now >= next_look:
+                until = {stream: self._ahead(stream, before) for stream, before in reach.items()}
+                known, next_look = seen, now + _OTHERS_SECONDS
             if self.has_more:
                 return until
             if until != reach:

@@ -232,6 +232,8 @@ class Lane(RetriedThread):
             super()._run()
             self.is_complete = self._failure is None and self._is_to_end
         finally:
+            # lanes that read its rows learn that none follow
+            self.context.appended.tell()
             self._close()
 
     def _close(self) -> None:

@@ -89,8 +89,10 @@ class Supervisor(RetriedThread):
             while query.isActive:
                 refuse_ended(self._spark)
                 self._look(query)
-                if self._stopping.wait(_LOOK_SECONDS):
+                if self._stopping.is_set():
                     return
+                # its end is noticed at once
+                query.awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]  # seconds may be a float
             refuse_ended(self._spark)
             query.awaitTermination()
             if not self._stopping.is_set() and not self._is_done():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import DuplicateNameError, SqlError, UnsupportedError
+from penstock.sql.script.commands import parse_command
 from penstock.sql.script.field_paths import path_names, path_place
 from penstock.sql.script.queries import parse_tokens
 from penstock.sql.script.refusals import refusal
@@ -18,13 +19,12 @@ from penstock.sql.script.statements import (
     CreateViews,
     DropView,
     InsertInto,
+    Parsed,
     Query,
     Retain,
-    Statement,
 )
 from penstock.sql.text.cursor import Cursor
 from penstock.sql.text.lexing import tokenize
-from penstock.sql.text.literals import string
 
 #: formats of files with rules, by the ending of their names
 RULE_FORMATS = {
@@ -71,9 +71,7 @@ def split_statements(text: str) -> list[Sequence[Token]]:
     return list(divided(text, tokenize(text), refuse))
 
 
-def parse_statement(
-    text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()
-) -> Statement | DropView:
+def parse_statement(text: str, tokens: Sequence[Token], aggregates: Collection[str] = ()) -> Parsed:
     """Parses one statement of a text, without a look at the others; raises as `parse_script`."""
     return StatementParser(text, tokens, aggregates).parse()
 
@@ -131,7 +129,7 @@ class StatementParser(Cursor):
         #: of a table: see `CreateTable`
         self.places: dict[str, tuple[int, int]] = {}
 
-    def parse(self) -> Statement | DropView:
+    def parse(self) -> Parsed:
         if self.accept(TokenType.CREATE):
             if self.accept(TokenType.TABLE):
                 return self._table()
@@ -159,6 +157,8 @@ class StatementParser(Cursor):
             name = self._declared_name()
             self._refuse_columns(name)
             return InsertInto(name, *self._query())
+        if (command := parse_command(self)) is not None:
+            return command
         raise refusal(self.script, self.tokens, self.position)
 
     def declare(self, name: str, names: MutableMapping[str, str]) -> None:
@@ -261,7 +261,7 @@ class StatementParser(Cursor):
         begin = self.place()[0]
         if self.kind() not in _STRINGS:
             raise self.fail("Expected the path of files with rules here, in quotes.")
-        path = self._string()
+        path = self.string_value()
         self.places[""] = begin, self.tokens[self.position - 1].end + 1
         stream, form = None, RULE_FORMATS.get(path.rpartition(".")[2].lower())
         if self.accept(TokenType.ON):
@@ -329,7 +329,7 @@ class StatementParser(Cursor):
         if self.kind() not in _STRINGS:
             raise self.fail("Expected a path in quotes here, such as '$.after.id'.")
         begin = self.place()[0]
-        text = self._string()
+        text = self.string_value()
         place = self.places[path_place(column)] = begin, self.tokens[self.position - 1].end + 1
         try:
             return path_names(text)
@@ -372,7 +372,7 @@ class StatementParser(Cursor):
 
     def _option_key(self) -> str:
         if self.kind() is TokenType.STRING:
-            return self._string().lower()
+            return self.string_value().lower()
         parts = [self.name("the name of an option")]
         while self.accept(TokenType.DOT):
             parts.append(self.name("the name of an option"))
@@ -380,7 +380,7 @@ class StatementParser(Cursor):
 
     def _option_value(self) -> str:
         if self.kind() in _STRINGS:
-            return self._string()
+            return self.string_value()
         start, end = self.place()
         if self.accept(TokenType.DASH):
             if self.kind() is not TokenType.NUMBER:
@@ -392,15 +392,6 @@ class StatementParser(Cursor):
             raise self.fail("Expected a value here: a string, a number, true or false.")
         self.position += 1
         return self.script[start:end]
-
-    def _string(self) -> str:
-        """One string; a doubled quote inside makes two tokens of it."""
-        start, end = self.place()
-        self.position += 1
-        while self.kind() is TokenType.STRING and self.place()[0] == end:
-            end = self.place()[1]
-            self.position += 1
-        return string(self.script[start:end])
 
     def _declared_name(self) -> str:
         self.name_place = self.place()

@@ -11,12 +11,9 @@ from penstock.errors import StatementError, nearest
 ALLOWED = (
     "Allowed statements: CREATE TABLE name [(column type, ...)] USING source OPTIONS (key 'value', ...), "
     "CREATE [OR REPLACE] VIEW name [TBLPROPERTIES (retain '30 days')] AS SELECT ..., DROP VIEW [IF EXISTS] name, "
-    "CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..."
+    "CREATE VIEWS FROM 'path' ON stream, INSERT INTO name SELECT ..., SET penstock.name = value, SHOW VIEWS, DESCRIBE name"
 )
 
-_DESCRIBED = (
-    "`penstock check SCRIPT` tests a script; `penstock explain SCRIPT` shows what each view computes."
-)
 _AS_A_VIEW = "Write CREATE VIEW name AS SELECT ..."
 _AS_AN_INPUT = "CREATE TABLE name (columns) USING source OPTIONS (...)."
 _OWN_FUNCTIONS = "Register functions with `--functions FILE` or `Engine.function`."
@@ -34,9 +31,7 @@ _INSTEAD = {
     "CREATE OR REPLACE": "Only views can be replaced. Edit the script; `penstock run --watch` applies the change.",
     "DROP": "Remove the statement from the script; `penstock run --watch` applies the change.",
     "ALTER": "Edit the script; `penstock run --watch` applies the change.",
-    "SHOW": "`penstock status DIR` lists the streams and views of a run.",
-    "DESCRIBE": _DESCRIBED,
-    "DESC": _DESCRIBED,
+    "SHOW": "SHOW VIEWS lists the views, `penstock check SCRIPT` the streams.",
     **dict.fromkeys(
         ("CREATE FUNCTION", "CREATE TEMPORARY FUNCTION", "CREATE TEMPORARY SYSTEM FUNCTION"), _OWN_FUNCTIONS
     ),
@@ -49,12 +44,12 @@ _INSTEAD = {
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": _AS_A_VIEW,
     "WITH": "Write a CREATE VIEW for each query.",
-    "SET": "Settings are options of the command: `penstock run --set NAME=VALUE`, and `--conf KEY=VALUE` for Spark's.",
+    "RESET": "Leave out the SET: a setting applies to the whole script.",
     "EXECUTE": "Write the INSERT INTO statements one after the other: one run answers the whole script.",
     "END": "Leave it out: one run answers the whole script.",
 }
 #: words at the beginning of statements
-_WORDS = ("CREATE", "TABLE", "VIEW", "VIEWS", "DROP", "INSERT", "INTO")
+_WORDS = ("CREATE", "TABLE", "VIEW", "VIEWS", "DROP", "INSERT", "INTO", "SHOW", "DESCRIBE")
 
 
 def refusal(script: str, tokens: Sequence[Token], position: int) -> StatementError:

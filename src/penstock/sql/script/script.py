@@ -13,19 +13,25 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import InputError, SqlError, UnknownNameError, UnsupportedError
 from penstock.sql.conditions.shapes import PLAIN
 from penstock.sql.refreshed.query import RefreshedQuery
+from penstock.sql.script.commands import COMMANDS
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.mistakes import Mistakes, read_by
 from penstock.sql.script.parsing import StatementParser, divided
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import (
     SINKS,
+    Asking,
     CreateTable,
     CreateView,
     CreateViews,
+    Describe,
     DropView,
     InsertInto,
+    Parsed,
     Query,
     Script,
+    SetValue,
+    ShowViews,
     Statement,
     sources_of,
 )
@@ -75,7 +81,14 @@ def parse_script(
     names.refuse_targets()
     if mistakes is None:
         names.mistakes.raise_any()
-    return Script(text, tuple(names.statements), frozenset(names.targets), tuple(names.apart))
+    return Script(
+        text,
+        tuple(names.statements),
+        frozenset(names.targets),
+        tuple(names.apart),
+        tuple(names.settings),
+        tuple(names.asked),
+    )
 
 
 class _Names:
@@ -94,6 +107,9 @@ class _Names:
         self.targets: dict[str, tuple[int, int]] = {}
         #: see `Script.apart`
         self.apart: list[tuple[CreateView, ...]] = []
+        #: see `Script`
+        self.settings: list[SetValue] = []
+        self.asked: list[Asking] = []
         #: views whose definition is not known any more, in upper case: what a refused statement made of them
         self._unclear: set[str] = set()
         #: names that refused statements have behind that of what they declare, in upper case: tables that they read
@@ -110,10 +126,16 @@ class _Names:
         #: whether files of rules may declare names
         self._has_rules = False
 
-    def take(self, parser: StatementParser, statement: Statement | DropView | None) -> None:
+    def take(self, parser: StatementParser, statement: Parsed | None) -> None:
         """Takes a statement in; None: it has a mistake of its own."""
         if statement is None:
             self._pass_over(parser)
+            return
+        if isinstance(statement, SetValue):
+            self.settings.append(statement)
+            return
+        if isinstance(statement, ShowViews | Describe):
+            self.asked.append(statement)
             return
         if isinstance(statement, DropView):
             self._unclear.discard(statement.name.upper())
@@ -174,6 +196,8 @@ class _Names:
     def _pass_over(self, parser: StatementParser) -> None:
         """Notes what a statement with a mistake would have declared, as far as its first words tell."""
         words = [token.text.upper() for token in parser.tokens[:2]]
+        if words[0] in COMMANDS:
+            return
         named = [name for token in parser.tokens[:_FIRST_WORDS] if (name := name_of(token)) is not None]
         self.mistakes.refuse(*(name for name in named if name.upper() not in self._names))
         self._mentioned.update(
@@ -301,7 +325,7 @@ class _Names:
 
 def _statements(
     text: str, aggregates: Collection[str], mistakes: Mistakes
-) -> Iterator[tuple[StatementParser, Statement | DropView | None]]:
+) -> Iterator[tuple[StatementParser, Parsed | None]]:
     """The statements of a script, each with its parser; views of a shape that is known need none of their tokens.
 
     None stands for a statement with a mistake. Where the text cannot be split into tokens, nothing follows.
@@ -324,7 +348,7 @@ def _statements(
             return
         for part in divided(text, tokens, mistakes.add):
             parser = StatementParser(text, part, aggregates)
-            statement: Statement | DropView | None = None
+            statement: Parsed | None = None
             with mistakes.collected():
                 statement = parser.parse()
             if (

@@ -18,6 +18,8 @@ from penstock.sql.windows.query import WindowQuery
 
 #: sources of tables that INSERT INTO writes to
 SINKS = ("console", "delta", "http", "iceberg", "jdbc", "kafka", "parquet", "postgres")
+#: what names of settings begin with: those of Penstock, and of Spark
+OWN_SETTING, SPARK_SETTING = "penstock.", "spark."
 #: what a view may be
 Query = SelectQuery | WindowQuery | JoinQuery | RefreshedQuery | UnionQuery
 
@@ -159,6 +161,49 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True)
+class SetValue(_Placed):
+    """`SET name = value`: a setting of the whole script.
+
+    Attributes:
+        name: as written, such as `penstock.batch_rows`.
+        value: without quotes.
+        start, end: place in the script.
+        text: the script.
+        places: "" the name, and `value`.
+    """
+
+    name: str
+    value: str = field(repr=False)
+    start: int
+    end: int
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowViews:
+    """`SHOW VIEWS`: asks for the names of the views."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(_Placed):
+    """`DESCRIBE name`: asks for the columns of a stream, static table or view.
+
+    Attributes:
+        name: its name.
+        start, end: place of the name in the script.
+        text: the script.
+        places: none.
+    """
+
+    name: str
+    start: int = field(compare=False)
+    end: int = field(compare=False)
+    text: str = field(default="", repr=False, compare=False)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateViews(_Placed):
     """`CREATE VIEWS FROM 'path' [ON stream] [USING format] [OPTIONS (name 'column', condition 'column')]`.
 
@@ -195,6 +240,10 @@ class InsertInto:
 
 
 Statement = CreateTable | CreateView | CreateViews | InsertInto
+#: what asks for an answer
+Asking = ShowViews | Describe
+#: what the text of one statement may be
+Parsed = Statement | DropView | SetValue | Asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +255,31 @@ class Script:
         statements: those without a mistake.
         targets: the tables that INSERT INTO names, with and without mistakes, in upper case.
         apart: views that the script drops, replaces or declares under a name that is taken, each behind the views beneath it.
+        settings: what it sets, in order; not judged yet, see `wrong_settings`.
+        asked: what it asks for, in order; names are not judged yet.
     """
 
     text: str
     statements: tuple[Statement, ...]
     targets: frozenset[str] = frozenset()
     apart: tuple[tuple[CreateView, ...], ...] = ()
+    settings: tuple[SetValue, ...] = ()
+    asked: tuple[Asking, ...] = ()
 
     @property
     def tables(self) -> tuple[CreateTable, ...]:
         """The tables in order."""
         return tuple(item for item in self.statements if isinstance(item, CreateTable))
+
+    @property
+    def without_settings(self) -> str:
+        """The text with blanks in place of what it sets: everything else stays where it is."""
+        pieces, taken = [], 0
+        for each in self.settings:
+            blank = "".join(mark if mark == "\n" else " " for mark in self.text[each.start : each.end])
+            pieces += [self.text[taken : each.start], blank]
+            taken = each.end
+        return "".join([*pieces, self.text[taken:]])
 
     @property
     def has_deadlines(self) -> bool:

@@ -8,6 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError
 from penstock.sql.text.lexing import name_of, token_kinds
+from penstock.sql.text.literals import string
 
 
 class Cursor:
@@ -64,6 +65,15 @@ class Cursor:
             raise self.expected(what)
         self.position += 1
         return name
+
+    def string_value(self) -> str:
+        """Moves past one string, and returns what it stands for; a doubled quote inside makes two tokens of it."""
+        start, end = self.place()
+        self.position += 1
+        while self.kind() is TokenType.STRING and self.place()[0] == end:
+            end = self.place()[1]
+            self.position += 1
+        return string(self.script[start:end])
 
     def fail(self, message: str, kind: type[SqlError] = SqlError) -> SqlError:
         """A mistake here."""

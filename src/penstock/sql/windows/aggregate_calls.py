@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeVar
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.windows import PAIRED, PICKING
 from penstock.sql.text.clauses import Clause
-from penstock.sql.text.lexing import arguments, is_call, spelling, tokenize
+from penstock.sql.text.lexing import arguments, is_call, parse_expression, spelling, tokenize
 from penstock.sql.text.literals import number
+from penstock.sql.text.ordering import OrderEntry, within_group
+from penstock.sql.windows.listing import Listing
 
 _Error = TypeVar("_Error", bound=SqlError)
 
@@ -50,6 +53,8 @@ AGGREGATES = {
     "collect_set": "collect_set",
     "collect_list": "collect_list",
     "array_agg": "collect_list",
+    "listagg": "collect_list",
+    "string_agg": "collect_list",
     **{name: name for name in sorted(PAIRED)},
     "regr_count": "count",
     "regr_avgx": "avg",
@@ -85,23 +90,24 @@ ALLOWED_AGGREGATES = (
     "VARIANCE, VAR_POP, SKEWNESS, KURTOSIS, CORR(x, y), COVAR_POP(x, y), COVAR_SAMP(x, y), REGR_SLOPE(y, x) and the other REGR_ functions, "
     "BIT_AND, BIT_OR, BIT_XOR, MEDIAN, PERCENTILE(x, p), APPROX_COUNT_DISTINCT(x[, rsd]), "
     "APPROX_PERCENTILE(x, p[, accuracy]), COUNT_IF, BOOL_AND or EVERY, BOOL_OR or SOME or ANY, ANY_VALUE, MODE, "
-    "COLLECT_SET, COLLECT_LIST or ARRAY_AGG, with FILTER (WHERE condition); SUM(DISTINCT x), AVG(DISTINCT x)."
+    "COLLECT_SET, COLLECT_LIST or ARRAY_AGG, LISTAGG or STRING_AGG, with FILTER (WHERE condition); SUM(DISTINCT x), AVG(DISTINCT x)."
 )
 
 #: Spark's other aggregate functions
 _OTHERS = frozenset(
     {"approx_top_k", "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "count_min_sketch"}
     | {"first", "first_value", "grouping", "grouping_id", "histogram_numeric", "hll_sketch_agg"}
-    | {"hll_union_agg", "last", "last_value", "listagg", "percentile_cont", "percentile_disc"}
-    | {"string_agg", "try_avg", "try_sum"}
+    | {"hll_union_agg", "last", "last_value", "percentile_cont", "percentile_disc"}
+    | {"try_avg", "try_sum"}
 )
 #: other ways to aggregate, to be said where one is refused
 _INSTEAD = {
     **dict.fromkeys(("first", "first_value"), "min_by(x, time), the value at the least time"),
     **dict.fromkeys(("last", "last_value"), "max_by(x, time), the value at the largest time"),
-    **dict.fromkeys(("listagg", "string_agg"), "array_join(collect_list(x), ', ')"),
     **dict.fromkeys(("try_sum", "try_avg"), "SUM or AVG, which are NULL where they do not fit their type"),
 }
+#: functions that join the values of a group to one text
+_LISTING = frozenset({"listagg", "string_agg"})
 #: before `ANY (...)` and `SOME (...)` they make a condition
 _LIKE = (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE)
 _LITERALS = (TokenType.NUMBER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE)
@@ -114,14 +120,15 @@ class AggregateCall:
     Attributes:
         function: its name in `penstock.plan.windows.Aggregate`: "avg" for MEAN too, "percentile" for
             MEDIAN, "count_distinct" for COUNT(DISTINCT x); of the user's its name in upper case.
-        arguments: Spark SQL texts: none for COUNT(*), two for those of `PICKING` and `PAIRED`, one of Spark's other functions, one or
-            more of the user's. `FILTER (WHERE c)` is part of each: `CASE WHEN c THEN x END`.
+        arguments: Spark SQL texts: none for COUNT(*), two for those of `PICKING` and `PAIRED`, of LISTAGG the value and the keys of its
+            ORDER BY, one of Spark's other functions, one or more of the user's. `FILTER (WHERE c)` is part of each: `CASE WHEN c THEN x END`.
         parameter: the fraction of a percentile in [0, 1], else None.
         accuracy: of an approximate one: the relative standard deviation of a distinct count, the accuracy of
             a percentile; else None.
         clause: the call as it was written first.
         is_users: whether it is an aggregate of the user's.
         spark: Spark's name of a function that is another one here, "bool_and" and "bool_or"; "" for the others.
+        listing: of LISTAGG how it joins its values, until it is bound: see `penstock.sql.windows.listing`.
     """
 
     function: str
@@ -131,10 +138,13 @@ class AggregateCall:
     clause: Clause
     is_users: bool = False
     spark: str = ""
+    listing: Listing | None = None
 
     @property
     def sql(self) -> str:
         """The call in Spark SQL."""
+        if self.listing is not None:
+            return self.listing.sql(self.arguments)
         if self.function in DISTINCT:
             return f"{DISTINCT[self.function]}(DISTINCT {self.arguments[0]})"
         text = f"{self.spark or self.function}({', '.join(self.arguments) or '*'}"
@@ -148,7 +158,7 @@ class AggregateCall:
     def identity(self) -> tuple[object, ...]:
         """What tells one aggregate from another, blanks and case apart."""
         spelled = tuple(spelling(tokenize(argument)) for argument in self.arguments)
-        return self.spark or self.function, self.parameter, self.accuracy, spelled
+        return self.spark or self.function, self.parameter, self.accuracy, self.listing, spelled
 
 
 def is_users_aggregate(tokens: Sequence[Token], position: int, users: Collection[str]) -> bool:
@@ -228,6 +238,11 @@ class _Reader:
             instead = f" Write {_INSTEAD[self.name]}." if self.name in _INSTEAD else ""
             raise self._unsupported(f"{self.name.upper()} is not supported yet.{instead}")
         self._refuse_inside(self.position + 1, self.end)
+        order: tuple[OrderEntry, ...] = ()
+        if self.name in _LISTING:
+            behind = self.end
+            order, self.end = within_group(self.clause, self.tokens, self.end)
+            self._refuse_inside(behind, self.end)
         condition = self._filter()
         if self.end < len(self.tokens) and self.tokens[self.end].token_type is TokenType.OVER:
             raise self._unsupported("A window function (OVER) is not supported.")
@@ -237,6 +252,8 @@ class _Reader:
             if function not in _DISTINCT or self.name == "count_if" or self.name in _OF_ONE:
                 raise self._unsupported(f"{self.name.upper()}(DISTINCT) is not supported yet.")
             function = _DISTINCT[function]
+        if self.name in _LISTING:
+            return self._of_list(function, found, order, condition)
         if function in PICKING or function in PAIRED or self.name in _OF_ONE:
             return self._of_two(function, found, condition)
         accuracy = self._accuracy(found)
@@ -265,6 +282,24 @@ class _Reader:
             # the value too: where the condition does not hold, it may raise
             texts = [f"CASE WHEN {condition} THEN {each} END" for each in texts]
         return AggregateCall(function, tuple(texts), None, None, self._place())
+
+    def _of_list(
+        self, function: str, found: list[tuple[int, int]], order: Sequence[OrderEntry], condition: str | None
+    ) -> AggregateCall:
+        """A call of LISTAGG; its value and the keys of its order are NULL where the condition does not hold."""
+        if not 1 <= len(found) <= 2:
+            message = f"{self.name.upper()} takes the value and a delimiter, not {len(found)} arguments."
+            raise self._unsupported(message)
+        texts = [str(self._argument(*found[0], distinct=False)), *(each.expression for each in order)]
+        if condition is not None:
+            texts = [f"CASE WHEN {condition} THEN {each} END" for each in texts]
+        delimiter = self._text(*found[1]) if len(found) == 2 else None
+        if delimiter is not None and parse_expression(delimiter).find(exp.Column) is not None:
+            message = f"The delimiter of {self.name.upper()} must be a constant, such as ', '."
+            raise self._error(SqlError, message, *found[1])
+        directions = tuple((each.is_descending, each.nulls_first) for each in order)
+        listing = Listing(delimiter, directions, is_distinct=function == "collect_set")
+        return AggregateCall(function, tuple(texts), None, None, self._place(), listing=listing)
 
     def _refuse_inside(self, first: int, last: int) -> None:
         for position in range(first, last):

@@ -26,6 +26,7 @@ from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import single_name
 from penstock.sql.text.placed import PlacedText
 from penstock.sql.windows.aggregate_calls import DISTINCT, AggregateCall
+from penstock.sql.windows.listed import listed
 from penstock.sql.windows.operand_types import is_window_type, uncompared, users_result
 from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name
 from penstock.sql.windows.query_texts import QueryTexts
@@ -135,6 +136,8 @@ class WindowBinder:
         """
         if query.ranking is not None:
             query = expanded(query, query.columns or list(self._columns.values()))
+        else:
+            query = listed(query, self._host)
         self._refuse_shadowed(query)
         time = self._time(query) if query.time else None
         # over another view Spark groups, by windows too, but over a running view

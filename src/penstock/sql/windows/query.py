@@ -12,6 +12,7 @@ from typing import Any
 from penstock.plan.windows import ALL_TIME, GroupingSet, Windows
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints
+from penstock.sql.text.ordering import OrderEntry
 from penstock.sql.text.query import Output, SelectQuery
 from penstock.sql.windows.aggregate_calls import AggregateCall
 
@@ -95,22 +96,6 @@ class BeneathJoin:
 
     column: str
     kind: str = "join view"
-
-
-@dataclass(frozen=True, slots=True)
-class OrderEntry:
-    """An item of `ORDER BY` of a ranking.
-
-    Attributes:
-        expression: Spark SQL text over the source's columns.
-        is_descending, nulls_first: see `penstock.plan.rankings.OrderKey`.
-        clause: where the expression was written.
-    """
-
-    expression: str
-    is_descending: bool
-    nulls_first: bool
-    clause: Clause
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,7 +11,7 @@ from penstock.errors import SqlError, UnsupportedError
 from penstock.plan.rankings import RANKINGS
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import arguments, is_call, outer, query_beneath, ranges, spelling, tokenize
-from penstock.sql.windows.query import OrderEntry
+from penstock.sql.text.ordering import OrderEntry, order_entry
 
 ALLOWED_RANKING = (
     "Allowed: SELECT expressions FROM (SELECT ..., ROW_NUMBER() OVER (PARTITION BY keys ORDER BY columns) AS place FROM one table or view "
@@ -95,7 +95,7 @@ def _read_call(clause: Clause, tokens: Sequence[Token], position: int, end: int)
         RankingCall(
             function,
             tuple(written(*entry) for entry in partition),
-            tuple(_ordered(tokens, entry, written) for entry in ordered),
+            tuple(order_entry(clause, tokens, entry) for entry in ordered),
             spelling(tokens[position:last]),
             whole,
         ),
@@ -114,23 +114,6 @@ def _begins_a_frame(tokens: Sequence[Token], position: int) -> bool:
             or following.text.upper() in ("UNBOUNDED", "CURRENT")
         )
     )
-
-
-def _ordered(
-    tokens: Sequence[Token], entry: tuple[int, int], written: Callable[[int, int], Clause]
-) -> OrderEntry:
-    first, last = entry
-    nulls: bool | None = None
-    if last - first > 2 and tokens[last - 2].text.upper() == "NULLS":
-        nulls = tokens[last - 1].text.upper() == "FIRST"
-        last -= 2
-    is_descending = tokens[last - 1].token_type is TokenType.DESC
-    if tokens[last - 1].token_type in (TokenType.ASC, TokenType.DESC):
-        last -= 1
-    clause = written(first, last) if last > first else written(*entry)
-    if last == first:
-        raise clause.error(SqlError, "Expected an expression here.")
-    return OrderEntry(clause.text, is_descending, not is_descending if nulls is None else nulls, clause)
 
 
 def _entries(tokens: Sequence[Token], first: int, last: int, whole: Clause) -> list[tuple[int, int]]:
