@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -243,12 +244,15 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
     [
         ("listagg()", "takes another number of arguments"),
         ("listagg(name, ',', 'x')", "takes the value and a delimiter, not 3 arguments"),
+        ("string_agg(name, ',' ORDER BY amount)", r"behind the call: STRING_AGG\(x, ', '\) WITHIN GROUP"),
+        ("listagg(name, ',' ON OVERFLOW TRUNCATE)", "The delimiter of LISTAGG must be a constant"),
+        ("listagg(name, +)", "The delimiter of LISTAGG must be a constant"),
         ("listagg(name, name)", "The delimiter of LISTAGG must be a constant, such as ', '"),
         ("string_agg(name, concat(name, ','))", "The delimiter of STRING_AGG must be a constant"),
         ("listagg(*)", r"`\*` is allowed in COUNT\(\*\) only"),
         ("listagg(array(name), ',')", "ARRAY<STRING>"),
-        ("listagg(nosuch, ',')", "nosuch"),
-        ("listagg(name, ',') WITHIN GROUP (ORDER BY nosuch)", "nosuch"),
+        ("listagg(nosuch, ',')", "Column nosuch does not exist"),
+        ("listagg(name, ',') WITHIN GROUP (ORDER BY nosuch)", "Column nosuch does not exist"),
         ("listagg(name, ',') WITHIN GROUP ()", r"Expected WITHIN GROUP \(ORDER BY expression\) here"),
         ("listagg(name, ',') WITHIN GROUP (ORDER BY count(*))", "cannot contain another aggregate"),
         (
@@ -264,16 +268,16 @@ def test_edges_of_types(spark: SparkSession, tmp_path: Path, zone: str) -> None:
             "listagg(name, ',') WITHIN GROUP (ORDER BY name COLLATE UTF8_LCASE)",
             "A key of ORDER BY of type STRING is not supported here, its collation",
         ),
-        ("listagg(DISTINCT name, ',') WITHIN GROUP (ORDER BY amount)", "name|DISTINCT"),
-        ("listagg(DISTINCT price, ',') WITHIN GROUP (ORDER BY price)", "DOUBLE"),
-        ("listagg(CAST(name AS BINARY), ',')", "BINARY"),
-        ("listagg(name, ',') OVER (PARTITION BY name)", "OVER"),
-        ("count(name) WITHIN GROUP (ORDER BY name)", "WITHIN|GROUP"),
+        ("listagg(DISTINCT name, ',') WITHIN GROUP (ORDER BY amount)", "do not match"),
+        ("listagg(DISTINCT price, ',') WITHIN GROUP (ORDER BY price)", 'is not supported for "DOUBLE" input'),
+        ("listagg(CAST(name AS BINARY), ',')", "should all be the same type"),
+        ("listagg(name, ',') OVER (PARTITION BY name)", r"A window function \(OVER\) is not supported"),
+        ("count(name) WITHIN GROUP (ORDER BY name)", "GROUP is not an aggregate function"),
     ],
 )
 def test_refusals(spark: SparkSession, tmp_path: Path, item: str, message: str) -> None:
     (tmp_path / "data").mkdir()
     text = f"SELECT {item} AS x FROM orders GROUP BY {DAYS}"
-    with pytest.raises(SqlError, match=message) as caught:
+    with pytest.raises(SqlError) as caught:
         engine(spark, tmp_path / "data", {"v": text})
-    print(item, "->", caught.value)
+    assert re.search(message, caught.value.message)

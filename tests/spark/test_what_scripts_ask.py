@@ -175,6 +175,7 @@ def test_a_changed_script_answers_anew_and_its_settings_wait(
         console.file.flush()
         assert (tmp_path / "printed").read_text() == (
             f"view v\n  id  bigint\n  x   double\n{path}: applied: 1 view redefined (v)\n"
+            "settings that apply from the next start: penstock.batch_rows\n"
         )
         (event,) = run.events("settings_changed")
         assert (event["script"], event["settings"]) == (str(path), ["penstock.batch_rows"])

@@ -65,11 +65,12 @@ class Given:
         from penstock.redaction import is_secret, remember
         from penstock.sql.script.settings import own_settings, spark_settings, wrong_settings
 
+        # messages about the settings show their lines
+        remember(each.value for each in script.settings if is_secret(each.name))
         if wrong := [*wrong_settings(script.settings, self.own)]:
             mistakes.found += wrong
             mistakes.raise_any()
         own, spark = own_settings(script.settings), spark_settings(script.settings)
-        remember(each.value for key, each in spark.items() if is_secret(key))
         return Given(
             {name: each.value for name, each in own.items()} | dict(self.own),
             {key: each.value for key, each in spark.items()} | dict(self.spark),

@@ -97,19 +97,26 @@ class Watcher:
         try:
             if cut and not text.rstrip().endswith(";"):
                 raise InputError("the script ends within a statement; save it completely")
-            changes = self._follow(text)
+            changes, answers = self._follow(text)
         except Exception as error:  # the run goes on with what it has
             self._refused, self._again = text, self._clock() + _AGAIN
             self._refuse(error)
             return
         self._text = text
         self._settle()
+        for answer in answers:
+            self._console.print(answer)
         self._console.print(f"{self._path}: applied: {_summary(changes)}")
+        if self._waiting:
+            self._console.print(f"settings that apply from the next start: {', '.join(self._waiting)}")
         for warning in merged_warnings(sorted(set(self._engine.warnings) - before)):
             self._console.print(f"warning: {warning}", style="yellow")
 
-    def _follow(self, text: str) -> Reconciled:
+    def _follow(self, text: str) -> tuple[Reconciled, list[str]]:
         """Bring the engine to a changed script, whose settings wait for the next start.
+
+        Returns:
+            What has changed, and the answers of SHOW VIEWS and DESCRIBE.
 
         Raises:
             InputError: the script has a mistake.
@@ -117,12 +124,13 @@ class Watcher:
         if self._given is None:
             self._given, _ = self._read(self._text)
         given, declared = self._read(text)
-        changes = self._engine.reconcile(declared, self._console.print)
+        answers: list[str] = []
+        changes = self._engine.reconcile(declared, answers.append)
         waiting = given.other_than(self._given)
         if waiting and waiting != self._waiting:
             self._engine.report_settings(str(self._path), waiting)
         self._waiting = waiting
-        return changes
+        return changes, answers
 
     def _read(self, text: str) -> tuple[Given, str]:
         """The settings that a start would have with a script, and the script without them."""

@@ -38,7 +38,9 @@ def refuse_others(
             )
             mistakes.add(SqlError(message, *each.at("value")))
     for key, each in spark_settings(settings).items():
-        if spark.conf.get(key, None) != each.value:
+        # with Spark's own defaults
+        has = spark._jsparkSession.conf().getOption(key)
+        if not has.isDefined() or has.get() != each.value:
             message = (
                 f"This session has another value of {key}, or none, and its settings are fixed when you build it. Write "
                 f"build_session(master, {{'{key}': ...}}), or remove the statement."

@@ -100,6 +100,7 @@ class Supervisor(RetriedThread):
         except StoppedOutsideError:
             raise
         except Exception:
+            refuse_ended(self._spark)
             # read before a batch that is stopped half way says so
             own = self._error()
             stop_query(query)

@@ -83,6 +83,7 @@ def build_session(
         ConnectionFailedError: no usable Java, the master does not answer, or Spark could not fetch a package.
         InputError: PENSTOCK_JARS names a folder without the jars.
     """
+    name = conf.get("spark.app.name", name)
     conf = {**submitted_conf(), **conf}
     needed = file_systems(stores)
     if kafka:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
@@ -290,11 +291,16 @@ class _Reader:
         if not 1 <= len(found) <= 2:
             message = f"{self.name.upper()} takes the value and a delimiter, not {len(found)} arguments."
             raise self._unsupported(message)
+        for first, last in found:
+            for position in range(first, last):
+                if self.tokens[position].token_type is TokenType.ORDER_BY:
+                    message = f"The order stands behind the call: {self.name.upper()}(x, ', ') WITHIN GROUP (ORDER BY x)."
+                    raise self._error(SqlError, message, position, last)
         texts = [str(self._argument(*found[0], distinct=False)), *(each.expression for each in order)]
         if condition is not None:
             texts = [f"CASE WHEN {condition} THEN {each} END" for each in texts]
         delimiter = self._text(*found[1]) if len(found) == 2 else None
-        if delimiter is not None and parse_expression(delimiter).find(exp.Column) is not None:
+        if delimiter is not None and not _is_constant(delimiter):
             message = f"The delimiter of {self.name.upper()} must be a constant, such as ', '."
             raise self._error(SqlError, message, *found[1])
         directions = tuple((each.is_descending, each.nulls_first) for each in order)
@@ -402,3 +408,11 @@ class _Reader:
     def _error(self, kind: type[_Error], message: str, first: int, last: int) -> _Error:
         tokens = self.tokens
         return self.clause.error(kind, message, tokens[first].start, tokens[last - 1].end + 1)
+
+
+def _is_constant(text: str) -> bool:
+    """Whether a text is an expression without columns."""
+    try:
+        return parse_expression(text).find(exp.Column) is None
+    except ParseError:
+        return False

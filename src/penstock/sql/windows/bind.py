@@ -308,7 +308,7 @@ class WindowBinder:
         except SqlError as error:
             if error.text != query.window_clause.script or error.start != query.window_clause.start:
                 raise
-            if query.having and error.message.startswith(_SPARK_LOSES_A_COLUMN):
+            if query.sets and query.having and error.message.startswith(_SPARK_LOSES_A_COLUMN):
                 raise query.having[-1].clause.error(SqlError, _NAMED_IN_SELECT) from None
             aliases = {each.name.upper() for each in query.outputs if each.name is not None}
             for place in query.items:
