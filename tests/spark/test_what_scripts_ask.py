@@ -286,3 +286,13 @@ def test_a_setting_of_sparks_decides_and_the_command_line_wins(folder: Path) -> 
         assert ended.returncode == 0, ended.stderr
         batches = [each for each in _events(output) if each["kind"] == "batch"]
         assert [(each["tuples"], each["matched"]) for each in batches] == [(2, matched)]
+
+
+def test_a_value_that_spark_refuses_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "script.sql"
+    path.write_text("SET spark.sql.session.timeZone = 'Mars/Phobos'; CREATE TABLE s (x INT) USING rate;")
+    command = [sys.executable, "-m", "penstock.cli.main", "check", str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert told.returncode == 2
+    assert "Spark refuses a setting" in told.stderr
+    assert "Mars/Phobos" in told.stderr

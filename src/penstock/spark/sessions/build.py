@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConnectionFailedError, InputError
@@ -218,10 +219,14 @@ def require_meaning(spark: SparkSession) -> None:
     """Refuses a session in which conditions mean something else than Penstock's kernels take them for.
 
     Raises:
-        InputError: a setting has another value than the one that is allowed.
+        InputError: a setting has another value than the one that is allowed, or one that Spark does not know.
     """
     for name, allowed in _MEANING.items():
-        found = spark.conf.get(name, allowed)
+        try:
+            found = spark.conf.get(name, allowed)
+        except IllegalArgumentException as error:
+            # Spark reads the values of all settings when it is first asked for one
+            raise InputError(f"Spark refuses a setting: {first_line(error)}") from error
         if found is not None and found.upper() != allowed.upper():
             raise InputError(
                 f"{name} is {found} in this Spark session, which changes the meaning of conditions. Set it to {allowed}"
