@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from penstock.errors import InputError
 from penstock.plan.slack import SlackChoice, SlackPolicyName
 
+#: what the names of options of stores begin with, which stand beside settings
+STORE_OPTION = "store."
 #: how a join's order is chosen
 JoinPolicyName = Literal["output-rate", "paper", "cardinality", "fixed"]
 #: kind of a mistake in what a setting requires of another one

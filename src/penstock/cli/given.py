@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from penstock.sql.script.mistakes import Mistakes
     from penstock.sql.script.statements import Script
 
-#: what options of stores begin with
-_STORE = "store."
-
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -40,10 +37,14 @@ class Given:
         Raises:
             InputError: one has another form, is unknown or has a value that is not allowed.
         """
-        from penstock.settings import check
+        from penstock.settings import STORE_OPTION, check
 
         own = named_values("--set", "NAME=VALUE", tune)
-        options = {name.removeprefix(_STORE): own.pop(name) for name in list(own) if name.startswith(_STORE)}
+        options = {
+            name.removeprefix(STORE_OPTION): own.pop(name)
+            for name in list(own)
+            if name.startswith(STORE_OPTION)
+        }
         if options:
             from penstock.stores.address import export_options
 

@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.errors import DuplicateNameError, InputError, SqlError, UnknownNameError, nearest
-from penstock.settings import Settings, faults
+from penstock.settings import STORE_OPTION, Settings, faults
 from penstock.sql.script.statements import OWN_SETTING, SPARK_SETTING, SetValue
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
-_STORE = "store."
 _ALLOWED = "A script sets Penstock's settings, penstock.NAME, and Spark's, spark.NAME."
 #: what other systems call the time zone
 _ZONES = ("table.local-time-zone", "timezone", "time_zone")
@@ -72,10 +71,10 @@ def _unknown(setting: SetValue) -> SqlError | None:
     if name.startswith(SPARK_SETTING):
         return None
     bare = name.removeprefix(OWN_SETTING)
-    if bare.lower().startswith(_STORE):
-        option = bare[len(_STORE) :]
+    if bare.lower().startswith(STORE_OPTION):
+        option = bare[len(STORE_OPTION) :]
         message = (
-            f"A script sets no options of stores, which other commands need too. Write --set {_STORE}{option}=VALUE, or set the "
+            f"A script sets no options of stores, which other commands need too. Write --set {STORE_OPTION}{option}=VALUE, or set the "
             f"variable {option.upper()}."
         )
         return SqlError(message, *setting.at())
