@@ -35,8 +35,9 @@ from rich.console import Console
 from rich.table import Table
 
 from expectations import Expectations
-from penstock.operators.ingest.map_stage import MapStage, StreamProgram
+from penstock.operators.ingest.map_stage import MapStage
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_plan import PaneColumn, PanePlan, PaneProgram

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.operators.ingest import map_stage
-from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.settings import Settings
 from penstock.spark.publication.staged import BatchFiles

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine_cases import COLUMNS, VIEWS, expected, rows, script, write_orders
-from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.arrangement import Arrangement, ArrangementKind
 from penstock.spark.engine import Engine

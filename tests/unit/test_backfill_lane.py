@@ -13,7 +13,7 @@ import pytest
 
 from lane_cases import lane_context
 from penstock.errors import CheckpointError
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.shard import OperatorPlan, WindowProgram
 from penstock.plan.windows import Aggregate, ErrorBound, WindowPlan, Windows

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from killing import forked
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.operators.windows.shard import WindowProgram
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
 from penstock.settings import Settings

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.operators.ingest.malformed import RecordForm, Repeats, explained, explained_each
-from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term
 from penstock.plan.value_sets import Interval, ValueSet

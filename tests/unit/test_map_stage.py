@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
+from penstock.operators.ingest.map_stage import MapStage
 from penstock.operators.ingest.outcomes import Kind, Outcomes
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import Strategy, compile_selections
 from penstock.operators.windows.aggregates import Parts
 from penstock.operators.windows.pane_plan import PanePlan, PaneProgram

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.operators.coding.regions import code_selections
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.operators.selection.asc import AscIndex
 from penstock.plan.selection import Query, SelectionSet, Term
 from penstock.settings import Settings

@@ -21,7 +21,8 @@ from penstock.monitor.book import StatusBook, stream_state
 from penstock.monitor.folder import folder_layout, folder_status, quarantined_records
 from penstock.monitor.problems import problem_lines
 from penstock.monitor.report import status_lines
-from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.page.histories import Histories
 from penstock.page.overview import overview_answer
 from penstock.spark.ingest.figures import view_pairs_of

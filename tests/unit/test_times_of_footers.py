@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan.selection import Attribute, Query, SelectionSet, Term
 from penstock.plan.value_sets import Interval, ValueSet

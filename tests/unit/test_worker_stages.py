@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.ingest.map_stage import MapStage, StreamProgram
+from penstock.operators.ingest.map_stage import MapStage
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.selection.selector import compile_selections
 from penstock.plan import trees
 from penstock.plan.arrangement import Arrangement, ArrangementKind

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_decode import JsonDecoder, decoded_first
 from penstock.operators.ingest.json_records import Records
-from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.record_fields import RecordFields
+from penstock.operators.ingest.stream_program import StreamProgram
 
 
 class LateColumnsError(Exception):

@@ -7,9 +7,7 @@ the scan, decoded from Kafka) and where the matches go is the caller's business.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from operator import add
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,259 +15,26 @@ import pyarrow as pa
 
 from penstock.operators.coding.encode import ColumnEncoder
 from penstock.operators.functions.judging import (
-    MEASURES,
     CallJudge,
-    CallsProgram,
     Function,
-    Measures,
     RaisedRow,
 )
 from penstock.operators.ingest.arrivals import Arrivals, Ints, arrivals_in, merged_arrivals
 from penstock.operators.ingest.condition_classes import ConditionClasses
-from penstock.operators.ingest.derived import DerivedLayout
-from penstock.operators.ingest.outcomes import Outcomes, ToldApart
-from penstock.operators.ingest.tuple_stage import TupleProgram, TupleStage
-from penstock.operators.scalars.columns import ComputedColumns
-from penstock.operators.selection.selector import SelectionPlan, Selector
-from penstock.operators.windows.arrival_steps import Steps, StepTimes, merged_by_step, times_by_step
+from penstock.operators.ingest.outcomes import ToldApart
+from penstock.operators.ingest.stage_counts import StageCounts, least, most
+from penstock.operators.ingest.stream_program import StreamProgram
+from penstock.operators.ingest.tuple_stage import TupleStage
+from penstock.operators.selection.selector import Selector
+from penstock.operators.windows.arrival_steps import Steps, merged_by_step, times_by_step
 from penstock.operators.windows.event_times import EventTimes, event_times, untimed
-from penstock.operators.windows.pane_plan import PaneProgram
 from penstock.operators.windows.pane_stage import PaneStage
 from penstock.operators.windows.satisfied import Satisfied
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.times import AFTER_ALL, BEFORE_ALL
-from penstock.settings import Settings
 
 #: matches that a batch may have: their places fit Arrow's 32 bits, and memory stays bounded
 MOST_PAIRS = 1 << 27
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamProgram:
-    """One compiled plan version of a stream, as shipped to the workers.
-
-    Attributes:
-        stream: name of the stream.
-        version: number of the plan version; stage caches are keyed by it.
-        plan: the compiled queries: views, conditions of `windows`, and what is lost to errors.
-        outcomes: which of them is which.
-        columns: the tuple's own columns, in order.
-        event_time: the event time column, or None.
-        derived: how derived columns reach the worker, or None where there are none.
-        settings: frozen settings.
-        windows: the window operators, or None where there are none.
-        tuples: what readers of the log have asked for, or None where they have not.
-        definitions: which definition of each selection view answers; () where all are the first ones.
-        calls: the calls of users' functions, or None where there are none.
-        computed: the derived columns that the worker computes, or None where there are none; there is no `derived` then.
-        stored: those of `columns`, in their order, that matched tuples are stored with; None: all.
-    """
-
-    stream: str
-    version: int
-    plan: SelectionPlan
-    outcomes: Outcomes
-    columns: tuple[str, ...]
-    event_time: str | None
-    derived: DerivedLayout | None
-    settings: Settings
-    windows: PaneProgram | None = None
-    tuples: TupleProgram | None = None
-    definitions: tuple[int, ...] = ()
-    calls: CallsProgram | None = None
-    computed: ComputedColumns | None = None
-    stored: tuple[str, ...] | None = None
-
-    @property
-    def stored_columns(self) -> tuple[str, ...]:
-        """The columns that matched tuples are stored with."""
-        return self.columns if self.stored is None else self.stored
-
-    @property
-    def views(self) -> list[str]:
-        """Names of the selection views, in the order of their numbers."""
-        return self.plan.names[: self.outcomes.views]
-
-    @property
-    def attributes(self) -> list[str]:
-        """The columns that are compared, as the selector takes them."""
-        return self.plan.columns
-
-    @property
-    def needed(self) -> list[str]:
-        """The columns of the stream, and those that Spark computes, which `MapStage.process` needs, each once."""
-        return self._read_for(self.used)
-
-    @property
-    def gathered(self) -> list[str]:
-        """Those of `needed` that are needed of tuples which satisfy no condition."""
-        return self._read_for(self.used_always)
-
-    @property
-    def observed(self) -> list[str]:
-        """The columns that `MapStage.observe_times` needs: one, or none."""
-        return [] if self.time is None else self._read_for([self.time])
-
-    @property
-    def needed_untimed(self) -> list[str]:
-        """Those of `needed` that are needed where the event times are counted already."""
-        return self._read_for([*self.attributes, *self._given])
-
-    @property
-    def only_counts_times(self) -> bool:
-        """Whether event times are counted, and needed for nothing else."""
-        others = self.windows is not None or self.tuples is not None
-        return (
-            not others and self.observed == [self.event_time] and self.event_time not in self.needed_untimed
-        )
-
-    @property
-    def time(self) -> str | None:
-        """The column of event times: that of the windows where there are any."""
-        return self.event_time if self.windows is None else self.windows.time
-
-    @property
-    def used(self) -> list[str]:
-        """All columns that are judged or gathered, computed ones among them, each once."""
-        return list(dict.fromkeys([*self.attributes, *self._given, *self.used_always]))
-
-    @property
-    def _given(self) -> list[str]:
-        """Those of `used` that users' functions are given."""
-        return [] if self.calls is None else self.calls.columns
-
-    @property
-    def used_always(self) -> list[str]:
-        """Those of `used` that are used of tuples which satisfy no condition."""
-        wanted = [
-            *(self.windows.columns if self.windows else ()),
-            *(self.tuples.columns if self.tuples else ()),
-        ]
-        return list(dict.fromkeys(wanted if self.event_time is None else [*wanted, self.event_time]))
-
-    @property
-    def dictionaries(self) -> list[str]:
-        """Columns of text that are compared only, and by their distinct values."""
-        if self.plan.rules is None:
-            return []
-        gathered = {*self.gathered, *self._read_for(self._given)}
-        texts = [column for each in self.plan.rules.attributes if each.is_text for column in each.columns]
-        return [column for column in dict.fromkeys(texts) if column not in gathered]
-
-    @property
-    def wants_every_tuple(self) -> bool:
-        """Whether some window operator or reader has no condition."""
-        return any(each is not None and each.wants_every_tuple for each in (self.windows, self.tuples))
-
-    def _read_for(self, names: Sequence[str]) -> list[str]:
-        """The columns that are needed for some that are used, each once."""
-        return list(dict.fromkeys(names)) if self.computed is None else self.computed.read_for(names)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((each for each in (one, other) if each is not None), default=None)
-
-
-@dataclass(slots=True, eq=False)
-class StageCounts:
-    """What a task counted; the sum of two holds the counts of both.
-
-    Attributes:
-        tuples, matched, pairs: tuples seen, tuples that satisfied a view, (tuple, view) pairs.
-        skipped: tuples of row groups whose statistics ruled out every query, counted in `tuples` too.
-        evaluations: ASC evaluations, over the `asc_tuples` that the ASC side answered.
-        index_tuples, index_ns: tuples that the index answered, and what they took, encoding included.
-        asc_tried, asc_ns: tuples that the ASCs answered or were tried on, and what they took.
-        coded, coding_ns: sampled tuples, and what working out the regions of each column took, int64[n] ns.
-        encode_ns, match_ns, pane_ns, write_ns: processor time by part.
-        view_pairs: pairs a view, int64[views].
-        view_errors: tuples a view lost to an expression that raised, int64[views].
-        window_errors: the same of each of the window operators' conditions, int64[`PaneProgram.members`].
-        demand_errors: the same of each demand of tuples, int64[demands].
-        calls: what calls of users' functions did, float64[calls, MEASURES].
-        branch_pairs: pairs of tuple and branch that these judged, int64[branches].
-        set_tuples, set_partials: tuples that were aggregated by the set of the windows' conditions that they satisfy, and the
-            partials that came of it before these were spread over the conditions.
-        null_event_times, future_event_times: tuples kept from the windows because their event time is
-            NULL or beyond what is kept ahead.
-        ahead_event_times: tuples too far ahead of the clock and of the stream for their event time to be believed: the
-            windows hold them, but they do not move the stream on.
-        oldest_recent_event_time: smallest event time that is not too late to matter for slack, or None.
-        oldest_event_time, newest_event_time: smallest and largest event time that is believed, microseconds since
-            the epoch, or None.
-        furthest_event_time: largest event time of the windows' tuples, or None.
-        middles: number and median event time of some tuples each.
-        steps: event times by arrival step, where the batch has several.
-        arrivals: when tuples arrived, where the source knows it and readers of the log ask for tuples.
-    """
-
-    tuples: int = 0
-    matched: int = 0
-    pairs: int = 0
-    skipped: int = 0
-    evaluations: int = 0
-    asc_tuples: int = 0
-    index_tuples: int = 0
-    index_ns: int = 0
-    asc_tried: int = 0
-    asc_ns: int = 0
-    coded: int = 0
-    coding_ns: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    encode_ns: int = 0
-    match_ns: int = 0
-    pane_ns: int = 0
-    write_ns: int = 0
-    view_pairs: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    view_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    window_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    demand_errors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    calls: Measures = field(default_factory=lambda: np.zeros((0, MEASURES)))
-    branch_pairs: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    set_tuples: int = 0
-    set_partials: int = 0
-    null_event_times: int = 0
-    future_event_times: int = 0
-    ahead_event_times: int = 0
-    oldest_recent_event_time: int | None = field(default=None, metadata={"merged": _least})
-    oldest_event_time: int | None = field(default=None, metadata={"merged": _least})
-    newest_event_time: int | None = field(default=None, metadata={"merged": _most})
-    furthest_event_time: int | None = field(default=None, metadata={"merged": _most})
-    middles: list[tuple[int, int]] = field(default_factory=list)
-    steps: Mapping[int, StepTimes] = field(default_factory=dict, metadata={"merged": merged_by_step})
-    arrivals: Arrivals = field(default_factory=dict, metadata={"merged": merged_arrivals})
-
-    @classmethod
-    def none(cls, program: StreamProgram) -> StageCounts:
-        """The counts of no tuples."""
-        members = len(program.windows.members) if program.windows else 0
-        return cls(
-            coding_ns=np.zeros(len(program.plan.codings), np.int64),
-            view_pairs=np.zeros(program.outcomes.views, np.int64),
-            view_errors=np.zeros(program.outcomes.views, np.int64),
-            window_errors=np.zeros(members, np.int64),
-            demand_errors=np.zeros(len(program.tuples.plans) if program.tuples else 0, np.int64),
-            calls=np.zeros((len(program.calls.calls) if program.calls else 0, MEASURES)),
-            branch_pairs=np.zeros(len(program.calls.owners) if program.calls else 0, np.int64),
-        )
-
-    @property
-    def coding_costs(self) -> npt.NDArray[np.float64] | None:
-        """What working out the region of one value takes, float64[n] ns; None where nothing was sampled."""
-        return self.coding_ns / self.coded if self.coded else None
-
-    def __add__(self, other: StageCounts) -> StageCounts:
-        return StageCounts(
-            **{
-                each.name: each.metadata.get("merged", add)(
-                    getattr(self, each.name), getattr(other, each.name)
-                )
-                for each in fields(self)
-            }
-        )
 
 
 class MapStage:
@@ -515,11 +280,11 @@ class MapStage:
             counts.ahead_event_times += times.ahead
             counts.null_event_times += times.nulls
             counts.future_event_times += times.future
-        counts.furthest_event_time = _most(counts.furthest_event_time, times.furthest)
-        counts.oldest_event_time = _least(counts.oldest_event_time, times.oldest)
-        counts.newest_event_time = _most(counts.newest_event_time, times.newest)
+        counts.furthest_event_time = most(counts.furthest_event_time, times.furthest)
+        counts.oldest_event_time = least(counts.oldest_event_time, times.oldest)
+        counts.newest_event_time = most(counts.newest_event_time, times.newest)
         recent = times.oldest_since(self._time_floor)
-        counts.oldest_recent_event_time = _least(counts.oldest_recent_event_time, recent)
+        counts.oldest_recent_event_time = least(counts.oldest_recent_event_time, recent)
         return times
 
     def _match(self, attributes: list[pa.Array], rows: int, column: Callable[[str], pa.Array]) -> ToldApart:

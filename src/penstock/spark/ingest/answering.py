@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from penstock.control.stream_clock import weighted_median
 from penstock.operators.ingest.arrivals import Arrived
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.operators.windows.arrival_steps import StepTimes
 from penstock.settings import Settings
 from penstock.spark.ingest.arrived import ArrivalClock

@@ -12,7 +12,7 @@ from penstock.operators.ingest.arrivals import (
     arrivals_told,
     merged_arrivals,
 )
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.spark.sources.source import BoundBatch
 from penstock.spark.storage.offsets import planned_at, times_of_batch
 

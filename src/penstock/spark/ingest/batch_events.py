@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.monitor.figures import counted, shortened
 from penstock.operators.functions.judging import CALLED
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.storage.events import EventLog
 from penstock.spark.tasks.worker import SetAside

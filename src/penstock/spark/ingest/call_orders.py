@@ -14,7 +14,7 @@ from penstock.control.policies.output_rate import SwitchSettings
 from penstock.errors import CheckpointError
 from penstock.monitor.figures import counted
 from penstock.operators.functions.judging import CallsProgram
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.spark.storage.events import EventLog
 from penstock.spark.storage.formats import CALL_STATISTICS
 from penstock.spark.storage.ledger_documents import StoredDocument

@@ -12,8 +12,9 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from penstock.operators.ingest.derived import DerivedLayout
-from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
 from penstock.operators.ingest.outcomes import Outcomes
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.scalars.columns import ComputedColumns
 from penstock.plan.expressions import Derived, ExpressionHost
 from penstock.plan.selection import attributes_of

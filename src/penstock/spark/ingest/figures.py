@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from penstock.control.stream_clock import weighted_median
-from penstock.operators.ingest.map_stage import StageCounts, StreamProgram
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.spark.ingest.compiling import CompiledPlan
 from penstock.spark.publication.manifests import VIEW_PAIRS
 from penstock.spark.reporting.definitions import counted_as

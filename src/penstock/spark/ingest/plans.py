@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.control.policies.output_rate import SwitchSettings
 from penstock.monitor.figures import counted
 from penstock.operators.coding.regions import carried_over
-from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.plan.arrangement import Arrangement
 from penstock.plan.expressions import Derived
 from penstock.plan.times import BEFORE_ALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.operators.ingest.map_stage import StageCounts
+from penstock.operators.ingest.stage_counts import StageCounts
 from penstock.spark.publication.history import added
 
 #: batches whose rate is told

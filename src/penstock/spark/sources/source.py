@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType, TimestampType
 from penstock.errors import InputError
 from penstock.operators.ingest.arrivals import FILE, PLANNED
 from penstock.operators.ingest.malformed import RecordForm
-from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.windows.arrival_steps import file_steps
 from penstock.plan.expressions import Derived
 from penstock.spark.analysis.derive import derive_packed

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.operators.ingest.malformed import RecordForm
-from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.windows.arrival_steps import Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Mask, Task, TaskContextData, TaskReport, run_partition
 

@@ -12,8 +12,8 @@ from penstock.operators.ingest.arrivals import Ints
 from penstock.operators.ingest.event_times import EpochTimes
 from penstock.operators.ingest.json_blocks import BlockDecoder, LateColumnsError
 from penstock.operators.ingest.json_records import Records
-from penstock.operators.ingest.map_stage import StreamProgram
 from penstock.operators.ingest.record_fields import RecordFields
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.windows.arrival_steps import OffsetSteps, Steps
 from penstock.spark.tasks.worker import REPORT_SCHEMA, Task, TaskContextData, TaskReport, partition_number
 

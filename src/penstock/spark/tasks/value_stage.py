@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from penstock.operators.ingest.event_times import EpochTimes
-from penstock.operators.ingest.map_stage import StreamProgram
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.windows.arrival_steps import OffsetSteps
 from penstock.operators.wire.readers import WantedColumn
 from penstock.operators.wire.value_decoder import Decoded

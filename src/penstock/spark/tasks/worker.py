@@ -25,7 +25,9 @@ from pyspark import Broadcast, TaskContext
 from penstock.monitor.figures import counted
 from penstock.operators.ingest.arrivals import Ints
 from penstock.operators.ingest.malformed import RecordForm
-from penstock.operators.ingest.map_stage import MapStage, StageCounts, StreamProgram
+from penstock.operators.ingest.map_stage import MapStage
+from penstock.operators.ingest.stage_counts import StageCounts
+from penstock.operators.ingest.stream_program import StreamProgram
 from penstock.operators.python_values import python_values
 from penstock.operators.selection.matches import DEFINITIONS, queries_name
 from penstock.operators.selection.selector import TooManyMatchesError
