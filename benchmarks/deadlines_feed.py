@@ -17,6 +17,7 @@ from latency import due_files, event_times, put_file
 STREAM, COLUMNS = "readings", "ts TIMESTAMP, x BIGINT"
 #: tuples a second, and how often some of them are written
 RATE, FILE_SECONDS = 100, 0.2
+VALUES = 1_000
 SIZE_SECONDS, HOP_SECONDS = 5, 1
 WINDOW = f"window(ts, '{SIZE_SECONDS} seconds', '{HOP_SECONDS} second')"
 MICROS = 1_000_000
@@ -104,7 +105,9 @@ class Fed:
         return list(range(begin + size, int(last * MICROS), hop))
 
 
-def feed(folder: Path, seconds: float, told: Connection, rate: int = RATE, groups: int = 0) -> None:
+def feed(
+    folder: Path, seconds: float, told: Connection, rate: int = RATE, groups: int = 0, values: int = VALUES
+) -> None:
     """Writes files until the time is over, and says when.
 
     Args:
@@ -113,6 +116,7 @@ def feed(folder: Path, seconds: float, told: Connection, rate: int = RATE, group
         told: where to.
         rate: tuples a second.
         groups: values of a column `k`; 0: there is none.
+        values: of the column `x`.
     """
     rows = int(rate * FILE_SECONDS)
     rng = np.random.default_rng(1)
@@ -120,7 +124,7 @@ def feed(folder: Path, seconds: float, told: Connection, rate: int = RATE, group
     for number, due in due_files(FILE_SECONDS, seconds):
         times = event_times(due - FILE_SECONDS + np.arange(1, rows + 1) / rate)
         keys = {"k": rng.integers(0, groups, rows)} if groups else {}
-        put_file(folder, number, pa.table({"ts": times, **keys, "x": rng.integers(0, 1_000, rows)}))
+        put_file(folder, number, pa.table({"ts": times, **keys, "x": rng.integers(0, values, rows)}))
         newest.append(times[-1].cast(pa.int64()).as_py())
         written.append(time())
     told.send(Fed(newest, written))

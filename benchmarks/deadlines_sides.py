@@ -15,7 +15,20 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from deadlines_feed import COLUMNS, MICROS, RATE, STREAM, VIEWS, WINDOW, Fed, View, Windowed, feed, laborious
+from deadlines_feed import (
+    COLUMNS,
+    MICROS,
+    RATE,
+    STREAM,
+    VALUES,
+    VIEWS,
+    WINDOW,
+    Fed,
+    View,
+    Windowed,
+    feed,
+    laborious,
+)
 from penstock.spark.engine import Engine
 from penstock.spark.lanes.deadlines.ledger import RELEASED
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
@@ -36,7 +49,7 @@ class Outcome:
     Attributes:
         view, end: which; microseconds.
         arrived, noticed: by the lane, seconds since the epoch.
-        is_released: its rows were published in time, as the lane says.
+        outcome: as the lane says.
         predicted: seconds; None: none were.
         seconds: that its order took; None: it was not begun.
         seen: when that was seen from outside.
@@ -47,11 +60,16 @@ class Outcome:
     end: int
     arrived: float
     noticed: float
-    is_released: bool
+    outcome: str
     predicted: float | None
     seconds: float | None
     seen: float
     publication: int
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its exact rows were published in time, as the lane says."""
+        return self.outcome == RELEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +197,13 @@ def _of_list(work: Any) -> Any:
 
 
 @contextmanager
-def fed_stream(folder: Path, seconds: float, rate: int = RATE, groups: int = 0) -> Iterator[Any]:
+def fed_stream(
+    folder: Path, seconds: float, rate: int = RATE, groups: int = 0, values: int = VALUES
+) -> Iterator[Any]:
     """Feeds the stream from a process of its own, see `feed`; gives what was written, once that is over."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    feeder = context.Process(target=feed, args=(folder, seconds, there, rate, groups), daemon=True)
+    feeder = context.Process(target=feed, args=(folder, seconds, there, rate, groups, values), daemon=True)
     feeder.start()
     there.close()
     try:
@@ -227,7 +247,7 @@ def _watch(output: Path, told: Connection) -> None:
                     each["end"],
                     each["arrived"],
                     each["noticed"],
-                    each["outcome"] == RELEASED,
+                    each["outcome"],
                     each["predicted_seconds"],
                     each["seconds"],
                     seen,
