@@ -35,6 +35,8 @@ CREATE VIEW in_time AS
 SELECT /*+ DEADLINE('60 seconds'), LOSS(1, 6) */ window(at, '1 minute') AS w, count(*) AS n FROM orders GROUP BY w;
 -- HAVING
 CREATE VIEW busy AS SELECT shop, window(at, '1 minute') AS w, count(*) AS n FROM orders GROUP BY shop, w HAVING count(*) > 3;
+-- selection over windows
+CREATE VIEW fuller AS SELECT shop, w.start AS begun, n FROM minutes WHERE n > 5;
 -- grouping sets of a window
 CREATE VIEW rolled_minutes AS
 SELECT window(at, '1 minute') AS w, shop, grouping_id() AS level, sum(price) AS total FROM orders GROUP BY w, ROLLUP(shop);
@@ -168,6 +170,8 @@ CREATE VIEW mean_of_maxima AS SELECT shop, avg(most) AS mean FROM minutes GROUP 
 -- average of maxima of groups
 CREATE VIEW mean_of_groups AS
 SELECT shop, avg(most) AS mean FROM (SELECT shop, customer, max(price) AS most FROM orders GROUP BY shop, customer) GROUP BY shop;
+-- groups of a ranking
+CREATE VIEW top_totals AS SELECT shop, sum(price) AS total FROM top_orders GROUP BY shop;
 -- groups of a join
 CREATE VIEW paid_by_shop AS
 SELECT shop, sum(amount) AS total FROM (
@@ -208,7 +212,8 @@ CREATE VIEW fullest AS
 SELECT shop, w, n FROM (SELECT shop, window(at, '1 minute') AS w, count(*) AS n FROM orders GROUP BY shop, w) ORDER BY n DESC, shop, w LIMIT 3;
 -- subquery over views
 CREATE VIEW above_mean AS SELECT shop, n FROM per_shop WHERE n > (SELECT avg(n) FROM per_shop);
--- UNION, INTERSECT, EXCEPT over views
+-- UNION ALL, UNION, INTERSECT, EXCEPT over views
+CREATE VIEW twice AS SELECT shop, n FROM per_shop UNION ALL SELECT shop, n FROM busy_shops;
 CREATE VIEW either AS SELECT shop, n FROM per_shop UNION SELECT shop, n FROM busy_shops;
 CREATE VIEW both AS SELECT shop, n FROM per_shop INTERSECT SELECT shop, n FROM busy_shops;
 CREATE VIEW quiet AS SELECT shop, n FROM per_shop EXCEPT SELECT shop, n FROM busy_shops;

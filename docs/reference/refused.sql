@@ -33,6 +33,7 @@ CREATE VIEW pivoted AS SELECT * FROM (SELECT shop, currency, price FROM orders) 
 CREATE VIEW unpivoted AS SELECT * FROM (SELECT id, shop, customer FROM orders) UNPIVOT (value FOR name IN (shop, customer));
 -- scalar subquery
 CREATE VIEW above AS SELECT id FROM orders WHERE price > (SELECT avg(price) FROM orders);
+CREATE VIEW distances AS SELECT id, price - (SELECT avg(price) FROM orders) AS distance FROM orders;
 -- correlated subquery
 CREATE VIEW above_shop AS SELECT id FROM orders o WHERE price > (SELECT avg(price) FROM orders p WHERE p.shop = o.shop);
 -- NOT IN beside NULL
@@ -56,6 +57,12 @@ CREATE VIEW all_shops AS SELECT o.id, s.city FROM orders o FULL JOIN shops s ON 
 -- GROUP BY beside a JOIN
 CREATE VIEW paid_per_shop AS
 SELECT o.shop, sum(p.amount) AS total FROM orders o JOIN payments p ON o.id = p.id AND p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR GROUP BY o.shop;
+-- top-N beside a JOIN
+CREATE VIEW top_payments AS
+SELECT * FROM (
+  SELECT o.shop, o.id, row_number() OVER (PARTITION BY o.shop ORDER BY p.amount DESC, o.id) AS place
+  FROM orders o JOIN payments p ON o.id = p.id AND p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR)
+WHERE place <= 2;
 -- stream with a running view
 CREATE VIEW with_counts AS SELECT o.id, p.n FROM orders o JOIN per_shop p ON o.shop = p.shop;
 -- join of a UNION ALL
@@ -74,6 +81,9 @@ CREATE VIEW mean_of_means AS SELECT avg(mean) AS mean FROM mean_of_groups;
 -- ORDER BY, OVER of one view
 CREATE VIEW sorted AS SELECT shop, n FROM per_shop ORDER BY n DESC, shop LIMIT 2;
 CREATE VIEW before AS SELECT shop, w, n - lag(n) OVER (PARTITION BY shop ORDER BY w) AS step FROM minutes;
+-- groups of an outer join, windows of groups, by the name of the view
+CREATE VIEW payments_of_orders AS SELECT id, count(amount) AS n FROM paid_or_not GROUP BY id;
+CREATE VIEW seen AS SELECT window(at, '1 minute') AS w, count(*) AS n FROM newest GROUP BY w;
 -- grouping sets of a running view
 CREATE VIEW counts AS SELECT n, count(*) AS shops FROM per_shop GROUP BY ROLLUP(n);
 -- SELECT DISTINCT *
