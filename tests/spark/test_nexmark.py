@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from answered_page import QUERY, REFERENCE, WAY, tables
+from answered_ways import REFRESH, answered
 from nexmark_cases import QUERIES, bag, duckdb_answers
 from penstock.spark.engine import Engine
 from penstock.spark.results.read import results
@@ -20,13 +22,12 @@ from penstock_lab.generators.nexmark_views import declare_nexmark
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 EVENTS = 200_000
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "refreshed.md"
 
 
 def documented() -> dict[str, str]:
     """How each query is answered, as the page says."""
-    lines = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| q")]
-    return {name: way.strip() for queries, way in lines for name in re.findall(r"q\d+", queries)}
+    rows = [row for table in tables(REFERENCE / "refreshed.md") for row in table if WAY in row]
+    return {name: row[WAY] for row in rows for name in re.findall(r"q\d+", row[QUERY])}
 
 
 def multiset(rows: DataFrame) -> Counter[str]:
@@ -36,10 +37,11 @@ def multiset(rows: DataFrame) -> Counter[str]:
 
 def test_each_query_is_declared_the_way_that_is_documented(spark: SparkSession, tmp_path: Path) -> None:
     write_nexmark(tmp_path / "in", Nexmark(1_000, seed=5, rate=500), files=1)
-    reasons = declare_nexmark(Engine(spark).execute(nexmark_tables(tmp_path / "in")), QUERIES)
+    engine = Engine(spark).execute(nexmark_tables(tmp_path / "in"))
+    reasons = declare_nexmark(engine, QUERIES)
     ways = documented()
-    assert ways.keys() == QUERIES.keys()
-    assert {name for name, way in ways.items() if way == "refresh"} == reasons.keys(), reasons
+    assert ways == {name: answered(engine, name).way for name in QUERIES}
+    assert {name for name, way in ways.items() if way == REFRESH} == reasons.keys(), reasons
 
 
 @pytest.mark.long
