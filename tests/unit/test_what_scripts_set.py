@@ -141,10 +141,14 @@ def test_wrong_settings_are_told_with_the_other_mistakes_of_the_script() -> None
 
 
 def test_a_wrong_value_is_a_mistake_though_the_command_line_wins() -> None:
-    wrong = [*wrong_settings(parse_script("SET penstock.shards = many").settings, {"shards": "2"})]
-    assert [str(each).partition("\n")[0] for each in wrong] == [
-        "Setting shards: Input should be a valid integer, unable to parse string as an integer."
-    ]
+    text = "SET penstock.strategy = asc;\nSET penstock.shards = many"
+    (wrong,) = wrong_settings(parse_script(text).settings, {"shards": "2"})
+    assert isinstance(wrong, SqlError)
+    assert (
+        wrong.message
+        == "Setting shards: Input should be a valid integer, unable to parse string as an integer."
+    )
+    assert (wrong.text, wrong.text[wrong.start : wrong.end]) == (text, "many")
 
 
 @pytest.mark.parametrize(
