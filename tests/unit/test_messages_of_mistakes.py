@@ -43,6 +43,7 @@ SINK = "CREATE TABLE alerts USING kafka OPTIONS (topic 'x');\n"
         ("CREATE TABLE s USING kafka OPTIONS (topic 'x'); INSERT INTO s (a, b) SELECT a, b FROM o", UnsupportedError, "takes no list of columns. Write INSERT INTO s SELECT ..., and select the columns in the order", "(a, b)"),
         ("DROP TABLE o", UnsupportedError, "Remove the statement from the script", "DROP"),
         ("SHOW TABLES", UnsupportedError, "SHOW VIEWS lists the views, `penstock check SCRIPT` the streams", "SHOW"),
+        ("SET spark.x = 1; RESET 'spark.x'", UnsupportedError, "supported. Remove RESET, and the SET that it takes back", "RESET"),
         ("CREATE FUNCTION f AS 'x'", UnsupportedError, "`--functions FILE` or `Engine.function`", "CREATE"),
         ("CREATE VIEW v AS SELECT * EXCEPT (a) FROM o", UnsupportedError, r"`\* EXCEPT` is not supported; name the columns", "* EXCEPT (a)"),
         ("CREATE VIEW v AS SELECT * FROM o WHERE count(*) > 3", UnsupportedError, "WHERE cannot use an aggregate such as count; use GROUP BY window", "count"),
