@@ -125,7 +125,7 @@ def composed_view(
             columns[static], leaves[static.upper()] = declared.statics[static].schema, Leaf(is_static=True)
             continue
         if source.upper() not in declared.spelled:
-            raise declared.unknown(source, clause)
+            raise clause.at(declared.unknown(source))
         view = declared.view_name(source)
         called = streams.get(view, source)
         found = _read(declared, view, called, is_stream=view in streams)
