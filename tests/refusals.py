@@ -15,6 +15,5 @@ def refuse(text: str, aggregates: Collection[str] = ()) -> None:
         InputError: lanes do not answer it.
     """
     query = parse_query(text, aggregates)
-    if isinstance(query, RefreshedQuery) and query.by_names:
-        assert query.refused is not None
-        raise query.refused
+    if isinstance(query, RefreshedQuery):
+        query.refuse_without_views(lambda _: False)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from penstock.errors import InputError
 from penstock.plan.slack import SlackChoice, SlackPolicyName
@@ -18,6 +18,13 @@ STORE_OPTION = "store."
 JoinPolicyName = Literal["output-rate", "paper", "cardinality", "fixed"]
 #: kind of a mistake in what a setting requires of another one
 _OF_TWO: Final = "of_two"
+#: how messages name the ends of a range
+_ENDS: Final = {
+    "ge": "greater than or equal to",
+    "gt": "greater than",
+    "le": "less than or equal to",
+    "lt": "less than",
+}
 #: which window with a deadline is worked on next
 DeadlinePolicyName = Literal["planned", "paper", "edf", "dbp", "dwcs", "best-effort"]
 
@@ -220,12 +227,23 @@ def faults(
     try:
         Settings.model_validate({**settings.model_dump(), **values})
     except ValidationError as error:
-        return {
-            ".".join(map(str, item["loc"])): item["msg"]
-            for item in error.errors()
-            if not (alone and item["type"] == _OF_TWO)
-        }
+        found = ((".".join(map(str, item["loc"])), item) for item in error.errors())
+        return {name: _reason(name, item) for name, item in found if not (alone and item["type"] == _OF_TWO)}
     return {}
+
+
+def _reason(name: str, found: ErrorDetails) -> str:
+    """What is wrong with the value of a setting; of one out of its range, both ends of that."""
+    if _ENDS.keys().isdisjoint(found.get("ctx", {})):
+        return found["msg"]
+    limits = Settings.model_fields[name].metadata
+    ends = (
+        f"{words} {getattr(each, end)}"
+        for end, words in _ENDS.items()
+        for each in limits
+        if hasattr(each, end)
+    )
+    return f"Input should be {' and '.join(ends)}"
 
 
 def _meant(name: str) -> str:

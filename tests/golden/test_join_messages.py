@@ -19,6 +19,7 @@ from penstock.sql.joins.bind import bind_join
 from penstock.sql.joins.query import JoinQuery
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.views import flatten
+from refusals import refuse
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +99,7 @@ QUERIES = [
 
 def _message(text: str, host: SparkJoinHost) -> str:
     try:
+        refuse(text)
         query = flatten(parse_query(text), {name.upper(): parse_query(view) for name, view in VIEWS.items()})
         assert isinstance(query, JoinQuery)
         bind_join(query, "v", RELATIONS, host)

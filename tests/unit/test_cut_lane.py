@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from penstock.errors import StreamFailedError
 from penstock.spark.lanes import cut_lane
 from penstock.spark.lanes.cuts import Cut, Cuts, Reach
 from penstock.spark.lanes.lane import Lane
+from penstock.spark.log.appended import Appended
 from penstock.spark.log.segments import Segments
 from penstock.spark.log.stream_log import SEGMENT, Kept, LogReader
 from penstock.spark.publication.manifests import read_published
@@ -129,6 +131,53 @@ def test_what_is_put_in_this_process_wakes_a_lane_at_once(
     began = time.monotonic()
     lane.stop()
     assert time.monotonic() - began < MOST_SECONDS
+
+
+class Watched(Appended):
+    """Has what the last who waited had seen."""
+
+    seen = -1
+
+    def wait(self, seen: int, timeout_seconds: float) -> None:
+        self.seen = seen
+        super().wait(seen, timeout_seconds)
+
+
+class RowsOf:
+    """What stands for the rows of a lane, to one that reads them: they end with it."""
+
+    def __init__(self, lane: Lane, stream: str) -> None:
+        self._lane = lane
+        self.stream = stream
+        self.ingest: Any = SimpleNamespace(stream=stream)
+
+    @property
+    def active(self) -> bool:
+        return self._lane.active
+
+    @property
+    def is_complete(self) -> bool:
+        return self._lane.is_complete
+
+
+def test_the_end_of_a_lane_wakes_those_that_read_its_rows(
+    layout: Layout, feeds: list[Feed], begin: Callable[[Lane], PairLane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_lane, "_LOOK_SECONDS", 3_600.0)
+    appended = Watched()
+    context = replace(lane_context(layout), appended=appended)
+    keeper = feeds[0].keeper()
+    feeds[0].put(1)
+    end(keeper)
+    below = PairLane("below.pairs", context, [keeper])
+    below.goes_on.clear()
+    begin(below)
+    above = begin(PairLane(NAME, context, [RowsOf(below, "b")]))
+    # the other one answers what it has, and waits for nothing
+    wait(lambda: appended.seen == appended.count)
+    below.goes_on.set()
+    assert above.await_termination(MOST_SECONDS)
+    assert above.is_complete
 
 
 def test_what_another_process_puts_is_found_by_looking(

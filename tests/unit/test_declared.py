@@ -11,6 +11,7 @@ from penstock.spark.declaring.declared import Declared, View
 from penstock.spark.storage.bindings import ViewDefinition, WindowDefinition
 from penstock.spark.storage.unions import UnionDefinition
 from penstock.sql.script.queries import parse_query
+from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import union_name
 
 
@@ -39,6 +40,23 @@ def test_names_are_found_in_any_case() -> None:
         chain().view_name("x")
     assert chain().queries["TOP"] == chain().views["top"].query
     assert "top" not in chain().queries
+
+
+def test_messages_list_no_views_that_nobody_has_declared() -> None:
+    declared = chain()
+    text = "SELECT * FROM t UNION ALL SELECT * FROM t"
+    inner = union_name(text)
+    declared.put(inner, replace(view(inner, "t"), definition=UnionDefinition(inner, "id", text, (), ())))
+    selection = parse_query("SELECT * FROM nothing")
+    assert isinstance(selection, SelectQuery)
+    with pytest.raises(UnknownNameError) as of_view:
+        declared.view_name(inner[:-1])
+    with pytest.raises(UnknownNameError) as of_stream:
+        declared.stream_name(selection)
+    for error in (of_view.value, of_stream.value, declared.unknown("nothing")):
+        assert sorted(error.known) == ["base", "beside", "left", "right", "top"]
+        assert error.near is None
+    assert declared.view_name(inner) == inner
 
 
 def test_dependents_follow_what_they_select_from() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ class Log:
     def __init__(self, refused: int = 0) -> None:
         self._refused = refused
         self.put: list[str] = []
-        self.on_put = lambda: None
+        self.on_put: Callable[[], object] = lambda: None
         self.last = SimpleNamespace(reached_or_newest=0)
 
     def _put(self, what: str) -> bool:
@@ -125,6 +126,37 @@ def test_the_end_waits_for_whoever_puts_entries_and_for_views_that_no_batch_came
         held.set()
     assert kept.await_termination(60)
     assert log.put == [*begun, "end"]
+
+
+class Ending(Ingest):
+    """An ingest query whose end is waited for."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, active=True, has_ended=False)
+        self.waited_for = threading.Event()
+        self.ended = threading.Event()
+
+    def ends_within(self, seconds: float) -> bool:
+        self.waited_for.set()
+        return self.ended.wait(seconds)
+
+
+def test_the_end_is_waited_for_and_lanes_are_woken_once_the_log_is_complete(
+    keeper: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    ingest = Ending(log)
+    kept, _ = keeper(ingest)
+    woken: list[bool] = []
+    log.on_put = lambda: woken.append(kept.is_complete)
+    monkeypatch.setattr(log_keeper, "_LOOK_SECONDS", 3_600.0)
+    kept.start()
+    assert ingest.waited_for.wait(60)
+    ingest.active = False
+    ingest.ended.set()
+    assert kept.await_termination(60)
+    assert log.put == ["all"]
+    assert woken == [True]
 
 
 def test_who_puts_entries_holds_nobody_who_is_stopped(keeper: Callable[..., Made]) -> None:

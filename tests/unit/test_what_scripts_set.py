@@ -127,6 +127,21 @@ def test_wrong_options_are_told_before_the_script_is_read() -> None:
         Given.of(["batch_rowz=1"], None)
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "allowed"),
+    [
+        ("batch_rows", ["1", "1000000"], "greater than or equal to 1024 and less than or equal to 65536"),
+        ("plan_threshold", ["-1", "1"], "greater than or equal to 0 and less than 1"),
+        ("shards", ["0", "1025"], "greater than or equal to 1 and less than or equal to 1024"),
+        ("retry_seconds", ["0"], "greater than 0"),
+    ],
+)
+def test_a_value_out_of_its_range_is_told_with_both_ends(name: str, wrong: list[str], allowed: str) -> None:
+    for value in wrong:
+        with pytest.raises(InputError, match=f"settings: {name}: Input should be {allowed};"):
+            Given.of([f"{name}={value}"], None)
+
+
 def test_wrong_settings_are_told_with_the_other_mistakes_of_the_script() -> None:
     text = "SET penstock.batch_rows = 1; SELECT 1; SET penstock.stratgy = asc"
     mistakes = Mistakes()
@@ -134,17 +149,21 @@ def test_wrong_settings_are_told_with_the_other_mistakes_of_the_script() -> None
     with pytest.raises(MistakesError) as failed:
         Given.of(None, None).with_script(script, mistakes)
     assert [str(each).partition("\n")[0] for each in failed.value.mistakes] == [
-        "Setting batch_rows: Input should be greater than or equal to 1024.",
+        "Setting batch_rows: Input should be greater than or equal to 1024 and less than or equal to 65536.",
         "This statement is not supported. Write CREATE VIEW name AS SELECT ...",
         "Setting stratgy does not exist; did you mean strategy?",
     ]
 
 
 def test_a_wrong_value_is_a_mistake_though_the_command_line_wins() -> None:
-    wrong = [*wrong_settings(parse_script("SET penstock.shards = many").settings, {"shards": "2"})]
-    assert [str(each).partition("\n")[0] for each in wrong] == [
-        "Setting shards: Input should be a valid integer, unable to parse string as an integer."
-    ]
+    text = "SET penstock.strategy = asc;\nSET penstock.shards = many"
+    (wrong,) = wrong_settings(parse_script(text).settings, {"shards": "2"})
+    assert isinstance(wrong, SqlError)
+    assert (
+        wrong.message
+        == "Setting shards: Input should be a valid integer, unable to parse string as an integer."
+    )
+    assert (wrong.text, wrong.text[wrong.start : wrong.end]) == (text, "many")
 
 
 @pytest.mark.parametrize(

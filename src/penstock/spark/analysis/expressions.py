@@ -399,8 +399,7 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
         return UnknownNameError.among("Column", name, columns, "Existing columns").at(text, start, end)
     if condition == "UNRESOLVED_ROUTINE":
         name = parameters.get("routineName", "").strip("`")
-        if (instead := instead_of(name)) is not None:
-            message = f"Function {name} is not Spark's. Write {instead}."
+        if (message := instead_of(name)) is not None:
             return UnknownNameError(message, text, start, end, name, known=F.__all__)
         own = "The option --functions, or Engine.function, registers a function of your own."
         rest = own if nearest(name, F.__all__) is None else ""

@@ -65,19 +65,12 @@ def set_apart(declared: Declared, query: Query, found: dict[str, tuple[Query, st
         found[query.source] = set_apart(declared, query.inner, found), query.inner_text
         return replace(query, inner=None, inner_text="")
     if isinstance(query, RefreshedQuery) and query.rest is not None:
-        if query.by_names:
-            _refuse_without_views(declared, query)
+        relations = {each.upper() for each in (*declared.streams, *declared.statics)}
+        query.refuse_without_views(lambda name: name.upper() not in relations)
         for each in query.inner:
             found[each.name] = set_apart(declared, each.query, found), each.text
         return apart(query, _streams_as_views(declared, query, found))
     return query
-
-
-def _refuse_without_views(declared: Declared, query: RefreshedQuery) -> None:
-    relations = {each.upper() for each in (*declared.streams, *declared.statics)}
-    if all(name.upper() in relations for name, _ in query.sources):
-        assert query.refused is not None, "lanes have refused it"
-        raise query.refused
 
 
 def _streams_as_views(
@@ -132,12 +125,13 @@ def composed_view(
             columns[static], leaves[static.upper()] = declared.statics[static].schema, Leaf(is_static=True)
             continue
         if source.upper() not in declared.spelled:
-            raise declared.unknown(source, clause)
+            raise clause.at(declared.unknown(source))
         view = declared.view_name(source)
         called = streams.get(view, source)
         found = _read(declared, view, called, is_stream=view in streams)
         if found is None:
-            raise _refusal(query, clause, source, _instead_of(declared.views[view]))
+            is_beside_rows = query.by_names or _names_rows(declared, query)
+            raise _refusal(query, clause, source, _instead_of(declared.views[view]), is_beside_rows)
         read[called], leaves[called.upper()], columns[called] = found
     session = session_beside(spark)
     try:
@@ -152,7 +146,7 @@ def composed_view(
     if not by_window and any(view in streams for view in (each.view for each in read.values())):
         # all tuples of a stream would be read at each answer
         source, clause = next(each for each in query.sources if each[0] in streams)
-        raise _refusal(query, clause, streams[source], _BESIDE_WINDOWS)
+        raise _refusal(query, clause, streams[source], _BESIDE_WINDOWS, query.by_names)
     views = tuple(read.values()) if by_window else tuple(replace(each, time="") for each in read.values())
     outputs = tuple(OutputColumn(each.name, each.type) for each in arrow_schema(schema))
     beneath = declared.beneath(query)
@@ -164,13 +158,29 @@ def composed_view(
     return View(definition.streams[0], query, definition)
 
 
-def _refusal(query: RefreshedQuery, clause: Clause, source: str, instead: str) -> UnsupportedError:
-    """Why a query is not answered over rows, given one of its names that has no rows to be read, and what to write."""
+def _refusal(
+    query: RefreshedQuery, clause: Clause, source: str, instead: str, is_beside_rows: bool
+) -> UnsupportedError:
+    """Why a query is not answered over rows, given one of its names that has no rows to be read, and what to write.
+
+    Where it is not beside rows that can be read, lanes know best what is missing.
+    """
     assert query.refused is not None, "lanes have refused it"
-    if not query.by_names:
+    if not is_beside_rows:
         return query.refused
     return clause.error(
         UnsupportedError, f"{source} cannot be read in this query beside rows of views. {instead}"
+    )
+
+
+def _names_rows(declared: Declared, query: RefreshedQuery) -> bool:
+    """Whether a query names a view, or has an inner query, whose rows can be read."""
+    streams = {view for _, view in query.streams}
+    views = (declared.spelled.get(name.upper()) for name, _ in query.sources)
+    return any(
+        _read(declared, each, each, is_stream=False)
+        for each in views
+        if each is not None and each not in streams
     )
 
 

@@ -35,7 +35,6 @@ from penstock.sql.script.statements import (
     Script,
     sources_of,
 )
-from penstock.sql.text.clauses import Clause
 from penstock.sql.text.query import SelectQuery
 from penstock.sql.unions.query import union_name
 from penstock.sql.windows.query import WindowQuery, groups_name
@@ -376,15 +375,18 @@ class Declared:
         """
         found = self.spelled.get(name.upper())
         if found is None:
-            raise UnknownNameError.among("View", name, sorted(self.views), "Existing views", most=20)
+            raise UnknownNameError.among("View", name, sorted(self.outer_views), "Existing views", most=20)
         return found
 
-    def unknown(self, source: str, clause: Clause) -> SqlError:
-        """The refusal of a name in FROM that is no stream, table or view."""
-        known = (*self.streams, *self.statics, *self.views)
-        return clause.at(
-            UnknownNameError.among("Stream, table or view", source, known, "Existing ones", most=20)
-        )
+    @property
+    def outer_views(self) -> list[str]:
+        """The names of the views, without the inner ones, which the user has not declared."""
+        return [name for name, view in self.views.items() if not view.is_inner]
+
+    def unknown(self, name: str) -> UnknownNameError:
+        """The refusal of a name that is no stream, table or view, at no place yet."""
+        known = (*self.streams, *self.statics, *self.outer_views)
+        return UnknownNameError.among("Stream, table or view", name, known, "Existing ones", most=20)
 
     def stream_name(self, query: SelectQuery | WindowQuery) -> str:
         """The name of a flattened query's stream as declared.
@@ -396,7 +398,7 @@ class Declared:
         found = next((known for known in self.streams if known.upper() == query.source.upper()), None)
         if found is None:
             self._refuse_no_stream(query)
-            known = (*self.streams, *self.views)
+            known = (*self.streams, *self.outer_views)
             error = UnknownNameError.among("Stream or view", query.source, known, "Existing ones", most=20)
             raise query.source_clause.at(error)
         return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyspark.sql.types import StructType
 
-from penstock.errors import UnknownNameError, UnsupportedError
+from penstock.errors import UnsupportedError
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.declaring.declared import Declared
 from penstock.spark.declaring.insertions import view_of
@@ -33,8 +33,8 @@ def answered(declared: Declared, asked: Iterable[Asking], mistakes: Mistakes) ->
 
 
 def _views(declared: Declared) -> str:
-    """The names of the views, without the inner ones, which the user has not declared."""
-    names = [name for name, view in declared.views.items() if not view.is_inner]
+    """The names of the views."""
+    names = declared.outer_views
     return "\n".join(["views", *(f"  {name}" for name in names)]) if names else "no views"
 
 
@@ -70,6 +70,4 @@ def _columns(declared: Declared, asked: Describe) -> tuple[str, StructType]:
         if name.upper() == wanted:
             message = f"Table {name} is only written to. DESCRIBE the view behind INSERT INTO {name}: its rows have these columns."
             raise UnsupportedError(message, *asked.at())
-    known = (*declared.streams, *declared.statics, *declared.views)
-    error = UnknownNameError.among("Stream, table or view", asked.name, known, "Existing ones", most=20)
-    raise error.at(*asked.at())
+    raise declared.unknown(asked.name).at(*asked.at())

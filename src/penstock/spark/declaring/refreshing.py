@@ -91,7 +91,7 @@ def _read_by(declared: Declared, query: Query) -> tuple[list[tuple[str, str]], s
                 relations.add(source.upper())
                 continue
             if source.upper() not in declared.spelled:
-                raise declared.unknown(source, clause)
+                raise clause.at(declared.unknown(source))
             name = declared.view_name(source)
             if name not in beneath:
                 visit(declared.views[name].query)

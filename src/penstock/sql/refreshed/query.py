@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,3 +61,15 @@ class RefreshedQuery:
     def text(self) -> str:
         """The query as Spark reads it."""
         return self.clause.text if self.rest is None else self.rest.text
+
+    def refuse_without_views(self, is_view: Callable[[str], bool]) -> None:
+        """Refuse a query that has waited until its names are known, if none of them is a view.
+
+        Args:
+            is_view: whether a name is that of a view, or may be.
+
+        Raises:
+            UnsupportedError: why lanes do not answer it.
+        """
+        if self.by_names and self.refused is not None and not any(is_view(name) for name, _ in self.sources):
+            raise self.refused

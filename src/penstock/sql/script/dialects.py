@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import UnsupportedError
+from penstock.errors import UnknownNameError, UnsupportedError
 from penstock.sql.text.lexing import tokenize
 
 _TUMBLING = "Write GROUP BY window(time, '10 minutes'), and window.start or window.end in the SELECT list"
@@ -36,14 +36,16 @@ _FUNCTIONS = {
 _OTHER_ARGUMENTS = {
     "TO_TIMESTAMP_LTZ": "TO_TIMESTAMP_LTZ reads texts in Spark. Of milliseconds write timestamp_millis(number), of seconds timestamp_seconds(number)",
 }
+_BY_ARRIVAL = ["PROCTIME", "(", ")"]
 _SUFFIXES = ("_START", "_END", "_ROWTIME")
 _PATTERNS = "Write lag(column) OVER (PARTITION BY key ORDER BY time) for earlier rows, in a view with the hint REFRESH('1 minute')"
 _CHANGES = "Leave EMIT out: each view publishes its changes, and `penstock results --changes` prints them"
 
 
 def instead_of(function: str) -> str | None:
-    """What Spark's SQL has in place of a function of another system; None: nothing is known of the name."""
-    return _FUNCTIONS.get(function.upper())
+    """What a message says of a function of another system, and what Spark's SQL has in its place; None: nothing is known of the name."""
+    instead = _FUNCTIONS.get(function.upper())
+    return None if instead is None else f"Function {function} is not Spark's. Write {instead}."
 
 
 def other_arguments(text: str) -> str | None:
@@ -54,7 +56,7 @@ def other_arguments(text: str) -> str | None:
 
 
 def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
-    """Refuses the first window function, WINDOW clause, pattern or EMIT of another system.
+    """Refuses the first window function, WINDOW clause, pattern, EMIT or PROCTIME() of another system.
 
     Args:
         script: the text the tokens come from.
@@ -62,6 +64,7 @@ def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
 
     Raises:
         UnsupportedError: there is one.
+        UnknownNameError: the time of arrival is called as a function.
     """
     words = [token.text.upper() for token in tokens]
     is_grouped = False
@@ -87,6 +90,11 @@ def refuse_other_dialects(script: str, tokens: Sequence[Token]) -> None:
             told = _CHANGES
         elif word == "MATCH_RECOGNIZE" and after == "(":
             told = _PATTERNS
+        elif (
+            words[position : position + 3] == _BY_ARRIVAL and (message := instead_of(token.text)) is not None
+        ):
+            # clauses that need a column would blame something else
+            raise UnknownNameError(message, script, token.start, tokens[position + 2].end + 1, token.text)
         else:
             continue
         message = f"{token.text} is not Spark's SQL. {told}."

@@ -44,7 +44,7 @@ _INSTEAD = {
     "CREATE SINK": "Write INSERT INTO table SELECT ...; declare the table first.",
     "SELECT": _AS_A_VIEW,
     "WITH": "Write a CREATE VIEW for each query.",
-    "RESET": "Leave out the SET: a setting applies to the whole script.",
+    "RESET": "Remove RESET, and the SET that it takes back: a setting applies to the whole script.",
     "EXECUTE": "Write the INSERT INTO statements one after the other: one run answers the whole script.",
     "END": "Leave it out: one run answers the whole script.",
 }

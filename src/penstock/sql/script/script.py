@@ -28,7 +28,6 @@ from penstock.sql.script.statements import (
     DropView,
     InsertInto,
     Parsed,
-    Query,
     Script,
     SetValue,
     ShowViews,
@@ -165,6 +164,7 @@ class _Names:
                 self.statements.append(statement)
         except InputError as error:
             self.mistakes.add(error, *(() if taken else declared))
+            self._mentioned.update(name.upper() for name in _read_by(statement))
             self._unclear |= taken
 
     def refuse_targets(self) -> None:
@@ -227,20 +227,13 @@ class _Names:
             for source, clause in sources_of(statement.query):
                 if source.upper() not in names and not self._has_rules:
                     raise clause.at(_missing(source, names))
-            self._refuse_without_views(statement.query)
+            if isinstance(statement.query, RefreshedQuery) and not self._has_rules:
+                statement.query.refuse_without_views(lambda name: self._kind(name) == "view")
             if isinstance(statement, CreateView):
                 return self._declare(parser, statement)
             self._check_target(parser, statement)
             return statement.table.upper() in names
         return True
-
-    def _refuse_without_views(self, query: Query) -> None:
-        """Refuses a query that lanes do not answer and that names no view over whose rows it could be answered."""
-        if not isinstance(query, RefreshedQuery) or not query.by_names or self._has_rules:
-            return
-        if query.refused is not None and all(self._kind(name) != "view" for name, _ in query.sources):
-            self._mentioned.update(name.upper() for name, _ in query.sources)
-            raise query.refused
 
     def _declare(self, parser: StatementParser, statement: CreateView) -> bool:
         """Declares a view, or replaces one; one whose name is taken is set apart. Returns as `_check`."""

@@ -56,13 +56,21 @@ def wrong_settings(settings: Iterable[SetValue], given: Mapping[str, Any] = _NON
             known.append(each)
     own = own_settings(known)
     values = {name: each.value for name, each in own.items()}
-    wrong = faults(values, alone=True) or faults({**values, **given})
-    for name, reason in wrong.items():
+    if wrong := faults(values, alone=True):
+        # they are mistakes, whether or not others win
+        for name, reason in wrong.items():
+            yield SqlError(_told(name, reason), *own[name].at("value"))
+        return
+    for name, reason in faults({**values, **given}).items():
         # that a setting needs another one is a fault of that one
         named = own.get(name) if name not in given else None
         placed = named or next((each for other, each in own.items() if other in reason), None)
-        told = f"Setting {name}: {reason}."
+        told = _told(name, reason)
         yield InputError(told) if placed is None else SqlError(told, *placed.at("value"))
+
+
+def _told(name: str, reason: str) -> str:
+    return f"Setting {name}: {reason}."
 
 
 def _unknown(setting: SetValue) -> SqlError | None:

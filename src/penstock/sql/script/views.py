@@ -62,8 +62,6 @@ def flatten(query: Query, views: Mapping[str, Query]) -> FlatQuery:
             column, one over such an aggregation; or a join or UNION ALL that reads a window view or join view.
     """
     if isinstance(query, RefreshedQuery):
-        if query.by_names and query.refused is not None:
-            raise query.refused
         message = "Spark answers a refreshed view as a whole: only other views have this."
         raise query.clause.error(UnsupportedError, message)
     if isinstance(query, JoinQuery):

@@ -17,6 +17,7 @@ from penstock.sql.text.cursor import Cursor
 from penstock.sql.text.grouping import GroupBy, read_group_by
 from penstock.sql.text.hints import Hints, parse_hints
 from penstock.sql.text.lexing import NESTING, closing, is_call, parse_expression
+from penstock.sql.text.parse_errors import parse_mistake
 
 ALLOWED = "Allowed in a view: SELECT scalar expressions FROM one table or view WHERE condition."
 ALLOWED_WINDOW = (
@@ -152,7 +153,7 @@ def parse_tree(clause: Clause) -> exp.Expression:
     try:
         return parse_expression(clause.text)
     except ParseError as error:
-        raise clause.error(SqlError, _message_of(error), *_place_of(error, clause.text)) from None
+        raise parse_mistake(error, clause) from None
 
 
 def refuse(tree: exp.Expression, clause: Clause, refused: Mapping[type[exp.Expr], str], windows: str) -> None:
@@ -404,23 +405,3 @@ def unqualified(script: str, tokens: Sequence[Token], qualifier: str) -> Clause:
         width = dot.end + 1 - name.start
         text = text[: name.start - start] + " " * width + text[dot.end + 1 - start :]
     return Clause(text, script, start)
-
-
-def _message_of(error: ParseError) -> str:
-    """What is wrong with an expression that sqlglot does not parse."""
-    described = (error.errors[0].get("description") if error.errors else None) or ""
-    # operators lack an operand, functions an argument
-    is_operator = ".expressions.core." in described
-    if not is_operator and described.startswith(("Required keyword", "The number of provided arguments")):
-        return "The function that ends here takes another number of arguments; DISTINCT of several is not supported."
-    return "This is not an expression."
-
-
-def _place_of(error: ParseError, text: str) -> tuple[int, int]:
-    """Where sqlglot found a mistake."""
-    if not error.errors or error.errors[0].get("col") is None:
-        return 0, len(text)
-    found = error.errors[0]
-    lines = text.splitlines(keepends=True)
-    end = sum(map(len, lines[: found["line"] - 1])) + found["col"]
-    return max(0, min(end, len(text)) - len(found["highlight"] or " ")), min(end, len(text))
