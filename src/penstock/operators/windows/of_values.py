@@ -96,7 +96,7 @@ def _percentiles(
     )
     share = position - np.floor(position)
     with np.errstate(invalid="ignore"):
-        between = (1 - share) * low + share * high
+        between = low + share * (high - low)
     found = np.zeros(groups)
     found[own] = np.where((low == high) | (share == 0), low, between)
     return pa.array(found, mask=total == 0)
