@@ -20,7 +20,7 @@ from penstock.control.events import (
 )
 from penstock.control.policies.deadlines.choices import chosen_policy
 from penstock.control.policies.deadlines.prediction import UnitCosts
-from penstock.control.policies.deadlines.sampling import LEAST_SAMPLE, MOST_SAMPLE, sample_size
+from penstock.control.policies.deadlines.sample_costs import LEAST_SAMPLE, MOST_SAMPLE, sample_size
 from penstock.operators.deadlines.instances import Extent, Tuples
 from penstock.operators.deadlines.order import OrderPlan, work_out_sampled
 from penstock.operators.deadlines.run_tuples import sampled_tuples, tuples_of
@@ -178,13 +178,24 @@ class Shell:
         self.now = at
         return self.tell(OrderEnded("v", 0, action.number, seconds, seconds * 0.9, 0.0))
 
-    def measured(self, seconds: float) -> None:
-        """The first window is worked out, with all its tuples."""
+    def measured(self, seconds: float, adding: float = 0.9) -> None:
+        """The first window is worked out, with all its tuples, of which adding takes so much of the time."""
         self.window(0.0)
         (first,) = self.decide()
         assert isinstance(first, StartOrder)
         assert not first.sample, "nothing is known of its cost"
-        self.ended(first, seconds, seconds)
+        self.now = seconds
+        self.tell(OrderEnded("v", 0, first.number, seconds, seconds * adding, 0.0))
+
+    def worked_off(self, exact: float, sampled: float) -> list[bool]:
+        """Begins orders until nothing waits, each of which takes so long; which of them were of samples."""
+        begun = []
+        while started := [each for each in self.decide() if isinstance(each, StartOrder)]:
+            for each in started:
+                seconds = sampled if each.sample else exact
+                self.ended(each, self.now + seconds, seconds)
+                begun.append(each.sample > 0)
+        return begun
 
 
 @pytest.mark.parametrize("policy", ["planned", "paper"])
@@ -202,6 +213,38 @@ def test_a_window_that_would_be_shed_is_sampled_and_counts_by_itself(policy: str
     assert (outcomes.created, outcomes.approximated, outcomes.released, outcomes.shed) == (2, 1, 0, 0)
     assert shell.policy.standing("v").constraint.k == 0, "the first one was lost, this one was not"
     assert shell.policy.standing("v").costs.new == pytest.approx(2.7e-6), "exact costs are as they were"
+
+
+def test_of_windows_that_do_not_all_fit_none_is_lost_where_samples_do() -> None:
+    shell = Shell()
+    shell.measured(0.6)
+    for at in (1.0, 1.1, 1.2):
+        shell.window(at)
+    begun = shell.worked_off(0.6, 0.1)
+    outcomes = shell.policy.standing("v").outcomes
+    assert (outcomes.released, outcomes.approximated) == (2, 2), "the first one was in time, too"
+    assert outcomes.shed == outcomes.missed == 0
+    assert sorted(begun) == [False, True, True]
+
+
+def test_a_sample_is_tried_where_the_result_takes_the_time_and_not_its_tuples() -> None:
+    shell = Shell()
+    shell.measured(3.0, adding=0.0)
+    shell.window(3.1)
+    (action,) = shell.decide()
+    assert isinstance(action, StartOrder)
+    assert action.sample
+
+
+def test_behind_samples_alone_an_exact_answer_is_tried_again() -> None:
+    shell = Shell()
+    shell.measured(3.0)
+    begun = []
+    for second in range(10):
+        shell.window(4.0 + second)
+        begun += shell.worked_off(0.4, 0.1)
+    assert begun[0], "its exact answer took longer than it has"
+    assert not any(begun[-5:]), "it takes less by now"
 
 
 def test_without_the_hint_or_for_a_small_window_it_is_shed() -> None:

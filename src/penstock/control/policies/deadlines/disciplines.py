@@ -13,6 +13,7 @@ from typing import Protocol
 from penstock.control.policies.deadlines.allowance import CurrentConstraint, LossHistory
 from penstock.control.policies.deadlines.demand import Demand
 from penstock.control.policies.deadlines.prediction import expiration_factor
+from penstock.control.policies.deadlines.sample_costs import SampleCost
 from penstock.plan.deadlines import WindowSpan, WindowWork
 
 MISSES = "predicted to miss its deadline"
@@ -101,6 +102,9 @@ class Backlog(Protocol):
     def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
         """Predicted seconds of an instance, and from what it is worked out."""
 
+    def sample_of(self, instance: Instance, begin: float, now: float) -> SampleCost | None:
+        """A sample in the place of an instance, if its order is begun at a time by the clock; None where none is worth it, or allowed."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
@@ -113,6 +117,7 @@ class Choice:
         firm: it is abandoned at its deadline.
         behind: of which the oldest instances are run next, in this order, each by the processor that is free first, as long as none takes
             longer than predicted; the instances of one behind each other.
+        sampled: that instance is answered by a sample.
     """
 
     run: Backlog | None
@@ -120,6 +125,7 @@ class Choice:
     reason: str
     firm: bool = True
     behind: Sequence[Backlog] = ()
+    sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -23,6 +23,7 @@ from penstock.control.policies.deadlines.disciplines import (
     tried_again,
 )
 from penstock.control.policies.deadlines.prediction import expiration_factor
+from penstock.control.policies.deadlines.sample_costs import SampleCost
 from penstock.plan.deadlines import WindowSpan
 
 #: a plan holds so many of the instances that wait, those due first: more would not begin before the next decision anyway
@@ -38,44 +39,57 @@ class _Link:
     instance: Instance
     chain: _Chain
     place: int
+    #: that could take its place
+    sample: SampleCost | None
     seconds: float = 0.0
+    #: without the job that it shares
+    own: float = 0.0
     #: the time that giving it up saves; that by unit of harm is `merit`
     saved: float = 0.0
     #: see `is_spare`, as of the newest harms
     spare: bool = False
     kept: bool = True
+    sampled: bool = False
 
     @property
     def merit(self) -> float:
-        """The time that giving it up saves a unit of harm."""
+        """The time that giving it up, or its exact answer, saves a unit of harm."""
+        if self.sample is not None and not self.sampled:
+            return (self.saved - self.sample.seconds) / self.chain.degraded
         return self.saved / self.chain.harms[self.place]
 
     @property
     def is_spare(self) -> bool:
-        """Whether its loss leaves no run of m with more than k losses; where k = m there is none to be taken early."""
-        return bool(self.chain.harms) and self.spare
+        """Whether its loss leaves no run of m with more than k losses; where k = m there is none to be taken early, and no sample is lost so."""
+        return not self.sampled and bool(self.chain.harms) and self.spare
 
 
 class _Chain:
-    """The instances of a query that wait and that are expected, each worked out from the last one before it that is kept."""
+    """The instances of a query that wait and that are expected, each worked out from the last one before it that is kept exact."""
 
-    def __init__(
-        self, backlog: Backlog, last: Instance, now: float, violation: float, tightness: float
-    ) -> None:
-        self.backlog = backlog
+    def __init__(self, backlog: Backlog, last: Instance, now: float, weights: PlannedDiscipline) -> None:
+        self.backlog, self.degraded = backlog, weights.degraded
         self.beside, self.job = backlog.beside, backlog.job
         waiting = list(takewhile(lambda each: _urgency(each) <= _urgency(last), backlog.instances))
         self.waiting = len(waiting)
         instances = [*waiting, *backlog.expected(last.deadline, now)]
-        self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
-        self._violation = violation * backlog.demand.alone**2
-        self._tightness = tightness
+        self.links = [
+            _Link(each, self, place, backlog.sample_of(each, max(now, each.noticed), now))
+            for place, each in enumerate(instances)
+        ]
+        self._violation = weights.violation * backlog.demand.alone**2
+        self._tightness = weights.tightness
         self._harms: list[float] | None = None
         self._predict()
 
     def drop(self, link: _Link) -> None:
-        """Gives an instance up: the next one has its tuples to work out too."""
-        link.kept = False
+        """Gives an instance up, or its exact answer first where a sample can take its place: the next one has its tuples to work out too."""
+        if link.sample is None or link.sampled:
+            link.kept = False
+        else:
+            link.sampled = True
+            link.seconds = link.saved = link.sample.seconds
+            link.own = link.sample.own
         self._harms = None
         self._predict()
 
@@ -86,9 +100,10 @@ class _Chain:
         base = self.backlog.base
         last: _Link | None = None
         for link in self.links:
-            if not link.kept:
+            if not link.kept or link.sampled:
                 continue
             link.seconds = predict(link.instance.span, base)[0]
+            link.own = max(0.0, link.seconds - self.beside)
             if last is not None:
                 made_up_for = predict(link.instance.span, before)[0] - link.seconds
                 last.saved = last.seconds - made_up_for
@@ -136,6 +151,7 @@ class PlannedDiscipline:
     Attributes:
         violation: weight of a violation, instances.
         tightness: weight of a run of m without a loss left, instances.
+        degraded: weight of an instance that is answered by a sample, instances.
         early_from: losses are taken early where more than so many times what the processors can do is asked; what it is above 1
             counts by the square of what a loss saves, too: by 4 where that is a half of an instance's time,
         early_up_to: and no more than so many times that were all lost that the allowances let.
@@ -151,6 +167,7 @@ class PlannedDiscipline:
 
     violation: float = 1.0
     tightness: float = 0.2
+    degraded: float = 0.5
     early_from: float = 1.05
     early_up_to: float = 1.2
     largest_margin: float = 0.1
@@ -169,35 +186,35 @@ class PlannedDiscipline:
         if tried is not None:
             return tried
         last = nsmallest(_PLANNED, (each for backlog in backlogs for each in backlog.instances), _urgency)[-1]
-        chains = [_Chain(each, last, now, self.violation, self.tightness) for each in backlogs]
+        chains = [_Chain(each, last, now, self) for each in backlogs]
         kept = sorted(
             (link for chain in chains for link in chain.links),
             key=lambda link: _urgency(link.instance),
         )
         while (late := self._first_late(kept, processors, together)) is not None:
-            dropped = max(kept[: late + 1], key=lambda link: link.merit)
-            dropped.chain.drop(dropped)
-            kept.remove(dropped)
+            _drop(max(kept[: late + 1], key=lambda link: link.merit), kept)
         if self._takes_losses_early(backlogs, len(processors)):
             while (late := self._first_late(kept, processors, together, early=True)) is not None:
                 spare = [link for link in kept[: late + 1] if link.is_spare]
                 if not spare:
                     break
-                dropped = max(spare, key=lambda link: link.merit)
-                dropped.chain.drop(dropped)
-                kept.remove(dropped)
+                _drop(max(spare, key=lambda link: link.merit), kept)
         startable = [
             link for link in kept if link.place < link.chain.waiting and link.chain.backlog.busy_until is None
         ]
+        # with samples alone it would never be known what exact answers cost by now
+        only_samples = bool(startable) and all(link.sampled for link in startable)
+        if only_samples and (tried := tried_again(backlogs, now, self.idle_share)) is not None:
+            return tried
         if startable:
             first, *others = startable
             passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
             # where all fit, they still do once the first one is begun
-            fit = all(link.kept for chain in chains for link in chain.links)
+            fit = all(link.kept and not link.sampled for chain in chains for link in chain.links)
             behind = [link.chain.backlog for link in others if fit]
             reason = f"earliest deadline of {len(kept)} that fit"
-            return Choice(first.chain.backlog, shed, reason, behind=behind)
+            return Choice(first.chain.backlog, shed, reason, behind=behind, sampled=first.sampled)
         return self._nothing_fits(backlogs, now)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:
@@ -223,7 +240,7 @@ class PlannedDiscipline:
         ready = {link.chain: link.chain.backlog.busy_until or -inf for link in kept}
         for place, link in enumerate(kept):
             chain, (idle, room) = link.chain, free[0]
-            own = max(0.0, link.seconds - chain.beside)
+            own = link.own
             joins = 0 < own <= room
             seconds = (own if joins else own + chain.job) * (
                 1 + min(chain.backlog.spread, self.largest_margin)
@@ -293,6 +310,12 @@ def _is_wanted(backlogs: Sequence[Backlog], tried: Backlog, now: float) -> bool:
         if each is not tried and each.busy_until is None
     )
     return any(each[0].noticed < due for each in coming if each)
+
+
+def _drop(link: _Link, kept: list[_Link]) -> None:
+    link.chain.drop(link)
+    if not link.kept:
+        kept.remove(link)
 
 
 def _urgency(instance: Instance) -> tuple[float, int]:

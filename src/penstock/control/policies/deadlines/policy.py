@@ -38,7 +38,7 @@ from penstock.control.policies.deadlines.prediction import (
     expiration_factor,
 )
 from penstock.control.policies.deadlines.queries import CATCHES_UP, Order, QueryState
-from penstock.control.policies.deadlines.sampling import Sample, sample_ended, samples
+from penstock.control.policies.deadlines.sampling import Sample, sample_ended, sample_of, samples
 from penstock.control.policies.deadlines.standing import DeadlineStanding
 
 
@@ -234,6 +234,9 @@ class DeadlinePolicy:
                 choice = self._discipline.choose([*self._queries.values()], lot.end, processors, together)
                 behind = [replace(choice, run=each, shed=(), behind=()) for each in choice.behind]
                 planned = [choice, *behind] if behind else []
+            if choice.sampled:
+                yield from self._sampled(choice, lot, now, together)
+                continue
             sample = self._degraded(choice, lot, now, together, others)
             if sample is not None:
                 yield from self._start_sample(sample, lot, now)
@@ -278,11 +281,25 @@ class DeadlinePolicy:
     ) -> Sample | None:
         """A sample behind which the choice would be the same; None where there is none."""
         for sample in samples(choice, lot, now, most) if most else ():
-            own = replace(lot.processor(most, sample.own), end=sample.end)
+            own = replace(lot.processor(most, sample.cost.own), end=sample.end)
             queries = [*self._queries.values()]
             if _same(choice, self._discipline.choose(queries, sample.end, [own, *others], most)):
                 return sample
         return None
+
+    def _sampled(self, choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Action]:
+        """Begins the sample that was chosen, sheds its instance where it is too late by now for one, or begins no more in the lot."""
+        query = choice.run
+        assert isinstance(query, QueryState)
+        count = 1 + next((passed_over for backlog, passed_over, _ in choice.shed if backlog is query), 0)
+        sample = sample_of(query, count, lot, now, most)
+        if sample is not None:
+            yield from self._start_sample(sample, lot, now)
+        elif lot.orders:
+            lot.is_full = True
+        else:
+            for _ in range(count):
+                yield from self._shed(query, MISSES, now)
 
     def _start(self, query: QueryState, choice: Choice, lot: Lot, now: float) -> Action:
         instance = query.instances.popleft()
@@ -306,14 +323,15 @@ class DeadlinePolicy:
             yield from self._shed(query, MISSES, now)
         instance = query.instances.popleft()
         figures = self._figures(query, instance, query.predict(instance.span, query.base)[0], lot.end)
-        figures |= {"sample": sample.size, "sample_seconds": round(sample.seconds, 6)}
-        order = Order(instance, sample.seconds, sample.work, True, sample.end, lot.number, is_sample=True)
+        cost = sample.cost
+        figures |= {"sample": cost.size, "sample_seconds": round(cost.seconds, 6)}
+        order = Order(instance, cost.seconds, cost.work, True, sample.end, lot.number, is_sample=True)
         query.running.append(order)
-        lot.add(order, sample.own, now)
+        lot.add(order, cost.own, now)
         stream, version = query.bound.stream, query.bound.version
         reason = "its exact answer would miss its deadline"
         yield StartOrder(
-            stream, version, reason, figures, instance.number, sample.work, True, lot.number, sample.size
+            stream, version, reason, figures, instance.number, cost.work, True, lot.number, cost.size
         )
 
     def _shed(self, query: QueryState, reason: str, now: float) -> Iterator[Action]:

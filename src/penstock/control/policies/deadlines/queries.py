@@ -16,6 +16,7 @@ from penstock.control.policies.deadlines.disciplines import Instance
 from penstock.control.policies.deadlines.feedback import Feedback
 from penstock.control.policies.deadlines.forecast import InstanceForecast
 from penstock.control.policies.deadlines.prediction import CostPredictor, UnitCosts
+from penstock.control.policies.deadlines.sample_costs import SampleCost, sample_size, sample_work
 from penstock.control.policies.deadlines.standing import Outcomes
 from penstock.plan.deadlines import WindowSpan, WindowWork
 
@@ -135,23 +136,29 @@ class QueryState:
         own = max(0.0, seconds - self.beside)
         return _UNSURE * own if self.predictor.is_by_kin else own
 
-    def sample_costs(self, tuples: int, now: float) -> UnitCosts:
-        """Unit costs of a sample, as the newest ones had; where none was measured for long, those of exact answers.
+    def sample_of(self, instance: Instance, begin: float, now: float) -> SampleCost | None:
+        if not self.bound.query.approximate:
+            return None
+        tuples = instance.span.tuples
+        costs = self._sample_costs(tuples, now)
+        exact = self.predict(instance.span, self.base)[0]
+        size = sample_size(costs, tuples, instance.deadline - begin, exact)
+        if not size:
+            return None
+        seconds = costs.seconds(sample_work(size))
+        beside = self.sampling.beside if self.sampling.is_measured else self.beside
+        return SampleCost(size, seconds, max(0.0, seconds - beside))
 
-        Args:
-            tuples: of the window.
-            now: by the clock.
-        """
+    def _sample_costs(self, tuples: int, now: float) -> UnitCosts:
+        """Unit costs of a sample of so many tuples of a window, as the newest ones had; where none was measured for long, as
+        if all of an exact answer but the job that it shares were a matter of its tuples."""
         if now - self.sampling.measured_at <= _SAMPLES_LAST:
             return self.sampling.costs
-        exact = self.predictor.costs
-        # of orders that were all abandoned nothing but their length is known
-        return exact if exact.new or not tuples else UnitCosts(new=exact.maintenance / tuples)
-
-    def own_of_sample(self, seconds: float) -> float:
-        """What an order of a sample that takes so many seconds takes itself, see `own`."""
-        beside = self.sampling.beside if self.sampling.is_measured else self.beside
-        return max(0.0, seconds - beside)
+        exact, shared = self.predictor.costs, min(self.beside, self.predictor.costs.maintenance)
+        if not tuples:
+            return exact
+        # what an exact answer takes whatever its tuples is mostly that of its result, which a sample has too: sorted values
+        return UnitCosts(new=exact.new + (exact.maintenance - shared) / tuples, maintenance=shared)
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""

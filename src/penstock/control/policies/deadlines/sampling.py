@@ -1,39 +1,15 @@
-"""Windows that would be shed are answered by a sample where that is in time: which, by how many tuples, and what came of it."""
+"""Windows that would be shed are answered by a sample where that is in time: which, and what came of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 from penstock.control.events import OrderAbandoned, OrderEnded, OrderFailed
-from penstock.control.policies.deadlines.disciplines import Choice
+from penstock.control.policies.deadlines.disciplines import Backlog, Choice
 from penstock.control.policies.deadlines.lots import Lot
-from penstock.control.policies.deadlines.prediction import UnitCosts
 from penstock.control.policies.deadlines.queries import Order, QueryState
-from penstock.plan.deadlines import WindowWork
-
-#: fewer tuples are not worth an answer, more not the time
-LEAST_SAMPLE, MOST_SAMPLE = 1_000, 50_000
-#: a sample takes at most so much of the time left, and of what the exact answer is predicted to take
-_OF_TIME, _OF_EXACT = 0.5, 0.5
-#: of more of the tuples of a window the exact answer is as good
-_OF_TUPLES = 0.5
-
-
-def sample_size(costs: UnitCosts, tuples: int, left: float, exact: float) -> int:
-    """The tuples of the largest sample that is worth its time; 0 where none is.
-
-    Args:
-        costs: of an order of a sample.
-        tuples: of the window.
-        left: seconds until its deadline.
-        exact: predicted seconds of its exact answer.
-    """
-    seconds = min(_OF_TIME * left, _OF_EXACT * exact) - costs.maintenance
-    affordable = seconds / costs.new if costs.new else inf if seconds > 0 else 0.0
-    size = int(min(affordable, _OF_TUPLES * tuples, MOST_SAMPLE))
-    return size if size >= LEAST_SAMPLE else 0
+from penstock.control.policies.deadlines.sample_costs import SampleCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +19,14 @@ class Sample:
     Attributes:
         query: which.
         count: instances that would be shed.
-        size: tuples that are drawn.
-        seconds: predicted.
-        own: of these, what the order takes itself.
+        cost: of the sample.
         end: when its lot is predicted to end with it, by the clock.
     """
 
     query: QueryState
     count: int
-    size: int
-    seconds: float
-    own: float
+    cost: SampleCost
     end: float
-
-    @property
-    def work(self) -> WindowWork:
-        """What the order is predicted by."""
-        return WindowWork(self.size, 0, carried=False)
 
 
 def samples(choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Sample]:
@@ -72,19 +39,28 @@ def samples(choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Sampl
         most: that the orders of a lot may take together, seconds.
     """
     for query, count, _ in choice.shed:
-        assert isinstance(query, QueryState)
         # measuring again what is behind comes first
-        is_measured_again = query is choice.run and not choice.firm
-        if not query.bound.query.approximate or query.running or is_measured_again:
+        if query is choice.run and not choice.firm:
             continue
-        instance = query.instances[count - 1]
-        costs = query.sample_costs(instance.span.tuples, now)
-        exact = query.predict(instance.span, query.base)[0]
-        size = sample_size(costs, instance.span.tuples, instance.deadline - lot.end, exact)
-        seconds = costs.seconds(WindowWork(size, 0, carried=False))
-        own = query.own_of_sample(seconds)
-        if size and (not lot.orders or lot.has_room(instance.deadline, own, now, most)):
-            yield Sample(query, count, size, seconds, own, lot.end_with(own, query.job))
+        sample = sample_of(query, count, lot, now, most)
+        if sample is not None:
+            yield sample
+
+
+def sample_of(backlog: Backlog, count: int, lot: Lot, now: float, most: float) -> Sample | None:
+    """A sample in the place of the newest of so many of the oldest instances of a query, if it would be in time.
+
+    Args:
+        backlog: of the query.
+        count: of its instances.
+        lot, now, most: as of `samples`.
+    """
+    assert isinstance(backlog, QueryState)
+    instance = backlog.instances[count - 1]
+    cost = None if backlog.running else backlog.sample_of(instance, lot.end, now)
+    if cost is None or (lot.orders and not lot.has_room(instance.deadline, cost.own, now, most)):
+        return None
+    return Sample(backlog, count, cost, lot.end_with(cost.own, backlog.job))
 
 
 def sample_ended(
