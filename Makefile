@@ -116,8 +116,8 @@ bench-plans: $(INSTALLED) ## join plans by output rate, in virtual time: picture
 bench-deadlines: $(INSTALLED) ## deadlines in virtual time: the paper's pictures, (k, m) violations, the clairvoyant bound (traces beside the project)
 	$(BIN)/python benchmarks/deadlines.py
 
-bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2; all policies; 100 windows a second
-	$(call benchmarks,deadlines_spark deadlines_policies deadlines_many)
+bench-deadlines-spark: java $(INSTALLED) ## deadlines in real time on two cores: ours, best effort and Spark, loads 0.5 to 2; all policies; 100 windows a second; samples
+	$(call benchmarks,deadlines_spark deadlines_policies deadlines_many deadlines_approximate)
 
 bench-deadlines-memory: java $(INSTALLED) ## fifty views with a deadline: memory and files over 24,000 windows (WINDOWS)
 	$(BIN)/python benchmarks/deadlines_memory.py --windows $(WINDOWS)

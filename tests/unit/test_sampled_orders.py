@@ -215,16 +215,38 @@ def test_a_window_that_would_be_shed_is_sampled_and_counts_by_itself(policy: str
     assert shell.policy.standing("v").costs.new == pytest.approx(2.7e-6), "exact costs are as they were"
 
 
-def test_of_windows_that_do_not_all_fit_none_is_lost_where_samples_do() -> None:
-    shell = Shell()
-    shell.measured(0.6)
-    for at in (1.0, 1.1, 1.2):
-        shell.window(at)
-    begun = shell.worked_off(0.6, 0.1)
-    outcomes = shell.policy.standing("v").outcomes
-    assert (outcomes.released, outcomes.approximated) == (2, 2), "the first one was in time, too"
-    assert outcomes.shed == outcomes.missed == 0
-    assert sorted(begun) == [False, True, True]
+def test_under_overload_windows_are_sampled_before_they_are_lost() -> None:
+    now, views, seconds = 0.0, ("a", "b", "c", "d"), 30
+    policy = chosen_policy("planned", lambda: now)
+    for view in views:
+        query = DeadlineQuery(view, 1.0, LossConstraint(1, 4), incremental=False, approximate=True)
+        policy.handle(DeadlineBound(view, 0, query))
+    created = [
+        (1 + number + 0.25 * place, view, number)
+        for number in range(seconds)
+        for place, view in enumerate(views)
+    ]
+    running: list[StartOrder] = []
+    while created or running:
+        if running:
+            order, *running = running
+            took = 0.1 if order.sample else 0.45
+            now += took
+            policy.handle(OrderEnded(order.stream, 0, order.number, took, took * 0.9, 0.0))
+        elif created:
+            now = max(now, created[0][0])
+        while created and created[0][0] <= now:
+            at, view, number = created.pop(0)
+            span = WindowSpan(number * 1_000_000, (number + 1) * 1_000_000)
+            policy.handle(InstanceCreated(view, 0, number, at, span))
+        if not running:
+            running = [
+                each for each in policy.handle(ProcessorsIdle(1, 0.25)) if isinstance(each, StartOrder)
+            ]
+    outcomes = [policy.standing(view).outcomes for view in views]
+    answered = sum(each.released + each.approximated for each in outcomes)
+    assert answered >= 0.95 * len(views) * seconds, outcomes
+    assert sum(each.released for each in outcomes) >= seconds, "one in four fits exactly beside three samples"
 
 
 def test_a_sample_is_tried_where_the_result_takes_the_time_and_not_its_tuples() -> None:
