@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from test_deadline_orders import orders as orders
 from joined_inputs import multiset
 from penstock.operators.deadlines.run_tuples import Share
 from penstock.spark.lanes.cells import CellJobs, TaskRaisedError
-from penstock.spark.lanes.deadlines import lane, shares
+from penstock.spark.lanes.deadlines import shares
 from penstock.spark.lanes.deadlines.orders import DONE, OVER, OrderTask, SharedPanes, run_tasks
 from penstock.spark.lanes.deadlines.shares import ShareTask, lift, work_divided
+from penstock.spark.sessions import slots
 from whole_runs import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -171,7 +173,9 @@ def test_nothing_is_left_of_an_order_that_is_cancelled_in_a_share(orders: Orders
 def test_a_lane_divides_what_is_worth_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane, "order_slots", lambda _: 3)
+    # one executor is there as the lane begins, the others register later
+    monkeypatch.setattr(slots, "order_slots", lambda _: next(found))
+    monkeypatch.setattr(slots, "_ASKED_SECONDS", 0.0)
     monkeypatch.setattr(shares, "LEAST_TUPLES", 50)
     texts = {
         "tumbling": "k, window(ts, '10 seconds') AS w, count(*) AS n, sum(x) AS s, avg(x) AS a, max(x) AS m, "
@@ -185,6 +189,7 @@ def test_a_lane_divides_what_is_worth_it(
     pq.write_table(pa.concat_tables(tables), tmp_path / "all.parquet")
     spark.read.parquet(str(tmp_path / "all.parquet")).createOrReplaceTempView("rides")
     for name, text in texts.items():
+        found = chain([1], repeat(3))
         engine = _engine(spark, tmp_path)
         engine.view(name, f"SELECT /*+ DEADLINE('1 hour') */ {text}")
         run = run_to_end(engine, tmp_path / name)
