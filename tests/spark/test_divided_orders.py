@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain, repeat
@@ -173,7 +173,8 @@ def test_nothing_is_left_of_an_order_that_is_cancelled_in_a_share(orders: Orders
 def test_a_lane_divides_what_is_worth_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # one executor is there as the lane begins, the others register later
+    # one executor is there as a lane begins, the others register later
+    found: Iterator[int] = iter(())
     monkeypatch.setattr(slots, "order_slots", lambda _: next(found))
     monkeypatch.setattr(slots, "_ASKED_SECONDS", 0.0)
     monkeypatch.setattr(shares, "LEAST_TUPLES", 50)
@@ -182,6 +183,7 @@ def test_a_lane_divides_what_is_worth_it(
         "count(DISTINCT x) AS d, sort_array(collect_list(x)) AS l, percentile(x, 0.3) AS p FROM rides GROUP BY 1, 2",
         "sliding": "window(ts, '10 seconds', '5 seconds') AS w, sum(x) AS s, max_by(x, ts) AS last FROM rides GROUP BY 1",
         "real": "window(ts, '10 seconds') AS w, round(sum(x / 7), 6) AS s FROM rides GROUP BY 1",
+        "decimal": "window(ts, '10 seconds') AS w, sum(CAST(x / 7 AS DECIMAL(18, 6))) AS s FROM rides GROUP BY 1",
         "called": "window(ts, '10 seconds') AS w, total(x) AS s FROM rides GROUP BY 1",
     }
     (tmp_path / "rides").mkdir()
@@ -196,7 +198,7 @@ def test_a_lane_divides_what_is_worth_it(
         assert multiset(run.results(name)) == multiset(spark.sql(f"SELECT {text}")), name
         assert _counts(run, name)["released"] == _counts(run, name)["created"] > 0
         divided = run.events("order_divided")
-        assert bool(divided) == (name in ("tumbling", "sliding")), name
+        assert bool(divided) == (name in ("tumbling", "sliding", "decimal")), name
         assert all((each["view"], each["seconds"] > 0) == (name, True) for each in divided)
         assert all(2 <= each["tasks"] <= 3 for each in divided)
         if name == "sliding":
