@@ -165,6 +165,8 @@ def arrivals(place: Path, tuples: int, turns: int) -> dict[tuple[int, int], list
                 with cluster_session(cluster, workers) as spark:
                     arrival = arrived(spark, place / "run", files, workers)
                 seconds[GROUPS[0], workers].append(arrival.seconds)
+                parts = f"noticed after {arrival.noticed:.2f} s, order {arrival.order:.2f} s"
+                print(f"workers {workers}: {parts}, published after {arrival.seconds:.2f} s", flush=True)
                 answers.append(arrival.rows)
             assert answers[0] == answers[1], "two workers answer as one does"
             assert sum(row.n for row in answers[0]) == tuples // FILES * FILES

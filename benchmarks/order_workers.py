@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from latency import moment
 from penstock.spark.engine import Engine, Run
 from penstock.spark.lanes.deadlines.register import DEADLINE_LANE
 from penstock.spark.sessions.build import build_session
+from penstock.spark.storage.formats import MANIFEST
+from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import remove_folder
 from penstock_lab.servers.cluster import StandaloneCluster
 
@@ -92,12 +95,14 @@ class Arrival:
 
     Attributes:
         seconds: from that file to its published rows.
-        tasks: that its order was divided among, 1 if it was not.
+        noticed: of these until the lane knew of it.
+        order: of these that its order took.
         rows: its rows, by key.
     """
 
     seconds: float
-    tasks: int
+    noticed: float
+    order: float
     rows: list[Row]
 
 
@@ -127,7 +132,8 @@ def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -
     """Feeds an engine with all files but the last; that one once all others are in the log."""
     source = place / "in"
     source.mkdir(parents=True)
-    engine = Engine(spark)
+    # not compacted, so that each manifest is there
+    engine = Engine(spark, compact_every_batches=0)
     options = f"path '{source}', event_time 'ts', max_files_per_trigger '1'"
     engine.execute(
         f"CREATE TABLE tuples (ts TIMESTAMP, x BIGINT, k BIGINT) USING parquet OPTIONS ({options})"
@@ -145,6 +151,7 @@ def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -
         (source / files[-1].name).hardlink_to(files[-1])
         _until(run, lambda: _released(run) == 2)
         published = moment(run.events("cut")[-1])
+        outcome = _outcome(place / "out")
         divided = run.events("order_divided")
         shares = list(executors_of(spark, DEADLINE_LANE, workers, before).values())
         assert len(divided) == (workers > 1), divided
@@ -155,7 +162,19 @@ def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -
     finally:
         run.stop()
         remove_folder(place)
-    return Arrival(published - began, divided[0]["tasks"] if divided else 1, found)
+    return Arrival(published - began, outcome["noticed"] - began, outcome["seconds"], found)
+
+
+def _outcome(output: Path) -> Mapping[str, Any]:
+    """What the lane has published of the window of the second hour."""
+    manifests, number = Layout.of(output, None).manifests(DEADLINE_LANE), 0
+    while (document := MANIFEST.read(manifests[number])) is not None:
+        for each in document["batches"][0]["outcomes"]:
+            if each["end"] == 2 * HOUR:
+                found: Mapping[str, Any] = each
+                return found
+        number += 1
+    raise AssertionError("the window has no outcome")
 
 
 def _released(run: Run) -> int:
