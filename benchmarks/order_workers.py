@@ -1,7 +1,7 @@
 """What `order_shares.py` measures on a cluster: workers of one processor each, and a window from its last file to its rows.
 
-A worker may use one processor of this machine, and offers two task slots: one for orders, one that they leave to the ingest.
-So a local session with a slot more than processors is on a cluster.
+A worker may use one processor of this machine. Where only orders run it offers one task slot. Beside an ingest it offers two, as orders leave
+one to it, so that Spark may give both shares to one worker now and then.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from penstock.spark.storage.layout import Layout
 from penstock.spark.storage.store_paths import remove_folder
 from penstock_lab.servers.cluster import StandaloneCluster
 
-SLOTS, MEMORY = 2, "2g"
+MEMORY = "2g"
 CONF = {
     "spark.driver.memory": "2g",
     "spark.executor.memory": MEMORY,
-    "spark.executor.cores": str(SLOTS),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
@@ -44,6 +43,8 @@ TEXT = (
 )
 HOUR = 3_600_000_000
 FILES, FEW = 10, 100_000
+#: the first one begins the workers of orders, and has memory that the machine has not given them before
+WINDOWS = 2
 STUCK_SECONDS = 600.0
 
 
@@ -61,9 +62,17 @@ class PinnedCluster(StandaloneCluster):
 
 
 @contextmanager
-def cluster_session(cluster: StandaloneCluster, workers: int) -> Iterator[SparkSession]:
-    """A session with an executor on so many workers of the cluster."""
-    conf = CONF | {"spark.cores.max": str(SLOTS * workers), "spark.default.parallelism": str(workers)}
+def cluster_of(place: Path, slots: int) -> Iterator[StandaloneCluster]:
+    """Two workers, each of which offers so many slots."""
+    with PinnedCluster(place / "cluster", cores=slots, memory=MEMORY) as cluster:
+        yield cluster
+
+
+@contextmanager
+def cluster_session(cluster: StandaloneCluster, workers: int, slots: int) -> Iterator[SparkSession]:
+    """A session with an executor on so many workers of the cluster, each with all slots of its worker."""
+    numbers = {"executor.cores": slots, "cores.max": slots * workers, "default.parallelism": workers}
+    conf = CONF | {f"spark.{name}": str(number) for name, number in numbers.items()}
     spark = build_session(cluster.url, conf, "order_workers")
     try:
         yield spark
@@ -97,25 +106,28 @@ class Arrival:
         seconds: from that file to its published rows.
         noticed: of these until the lane knew of it.
         order: of these that its order took.
+        executors: that its order ran on.
         rows: its rows, by key.
     """
 
     seconds: float
     noticed: float
     order: float
+    executors: int
     rows: list[Row]
 
 
-def written_files(folder: Path, tuples: int, groups: int) -> list[Path]:
-    """A few tuples of the first hour, all others in the second, and one in the third."""
+def written_files(folder: Path, tuples: int, groups: int) -> list[list[Path]]:
+    """A few tuples of the first hour; then for each of the large windows files that end with the one that closes it."""
     folder.mkdir()
     random, rows = np.random.default_rng(7), tuples // FILES
     times = [np.arange(FEW)]
-    times += [
-        HOUR + number * (HOUR // FILES) + np.sort(random.integers(0, HOUR // FILES, rows))
-        for number in range(FILES)
-    ]
-    times += [np.array([2 * HOUR])]
+    for hour in range(1, WINDOWS + 1):
+        times += [
+            hour * HOUR + number * (HOUR // FILES) + np.sort(random.integers(0, HOUR // FILES, rows))
+            for number in range(FILES)
+        ]
+        times.append(np.array([(hour + 1) * HOUR]))
     paths = []
     for number, each in enumerate(times):
         columns = {
@@ -125,56 +137,60 @@ def written_files(folder: Path, tuples: int, groups: int) -> list[Path]:
         }
         paths.append(folder / f"{number:03d}.parquet")
         pq.write_table(pa.table(columns), paths[-1])
-    return paths
+    ends = [1 + (FILES + 1) * window for window in range(1, WINDOWS + 1)]
+    return [paths[first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -> Arrival:
-    """Feeds an engine with all files but the last; that one once all others are in the log."""
+def arrived(spark: SparkSession, place: Path, windows: list[list[Path]], workers: int) -> list[Arrival]:
+    """Feeds an engine with the files of each window but the last; that one once all others are in the log."""
     source = place / "in"
     source.mkdir(parents=True)
     # not compacted, so that each manifest is there
-    engine = Engine(spark, compact_every_batches=0)
+    engine = Engine(spark, compact_every_batches=0, history_seconds=1.0)
     options = f"path '{source}', event_time 'ts', max_files_per_trigger '1'"
     engine.execute(
         f"CREATE TABLE tuples (ts TIMESTAMP, x BIGINT, k BIGINT) USING parquet OPTIONS ({options})"
     )
     run = engine.view(VIEW, TEXT).start(place / "out")
     try:
-        for each in files[:-1]:
-            (source / each.name).hardlink_to(each)
-        rows = sum(pq.read_metadata(each).num_rows for each in files[:-1])
-        _until(
-            run, lambda: sum(each["tuples"] for each in run.events("batch")) == rows and _released(run) == 1
-        )
-        before = max(executors_of(spark, DEADLINE_LANE, 1), default=-1)
-        began = time.time()
-        (source / files[-1].name).hardlink_to(files[-1])
-        _until(run, lambda: _released(run) == 2)
-        published = moment(run.events("cut")[-1])
-        outcome = _outcome(place / "out")
-        divided = run.events("order_divided")
-        shares = list(executors_of(spark, DEADLINE_LANE, workers, before).values())
-        assert len(divided) == (workers > 1), divided
-        assert workers == 1 or [len(each) for each in shares] == [workers], (
-            f"shares ran on executors {shares}"
-        )
-        found = run.results(VIEW).where("hour(w.start) = 1").orderBy("k").collect()
+        return [_closed(spark, run, place, hour, files, workers) for hour, files in enumerate(windows, 1)]
     finally:
         run.stop()
         remove_folder(place)
-    return Arrival(published - began, outcome["noticed"] - began, outcome["seconds"], found)
 
 
-def _outcome(output: Path) -> Mapping[str, Any]:
-    """What the lane has published of the window of the second hour."""
+def _closed(
+    spark: SparkSession, run: Run, place: Path, hour: int, files: list[Path], workers: int
+) -> Arrival:
+    for each in files[:-1]:
+        (place / "in" / each.name).hardlink_to(each)
+    fed = sum(pq.read_metadata(each).num_rows for each in files[:-1]) + _ingested(run)
+    _until(run, lambda: _ingested(run) == fed and _released(run) == hour)
+    before = max(executors_of(spark, DEADLINE_LANE, 1), default=-1)
+    began = time.time()
+    (place / "in" / files[-1].name).hardlink_to(files[-1])
+    _until(run, lambda: _released(run) == hour + 1 and _ingested(run) == fed + 1)
+    published, outcome = moment(run.events("cut")[-1]), _outcome(place / "out", (hour + 1) * HOUR)
+    ran = next(iter(executors_of(spark, DEADLINE_LANE, workers, before).values()))
+    assert len(run.events("order_divided")) == (hour if workers > 1 else 0)
+    rows = run.results(VIEW).where(f"hour(w.start) = {hour}").orderBy("k").collect()
+    return Arrival(published - began, outcome["noticed"] - began, outcome["seconds"], len(ran), rows)
+
+
+def _outcome(output: Path, end: int) -> Mapping[str, Any]:
+    """What the lane has published of the window with an end."""
     manifests, number = Layout.of(output, None).manifests(DEADLINE_LANE), 0
     while (document := MANIFEST.read(manifests[number])) is not None:
         for each in document["batches"][0]["outcomes"]:
-            if each["end"] == 2 * HOUR:
+            if each["end"] == end:
                 found: Mapping[str, Any] = each
                 return found
         number += 1
     raise AssertionError("the window has no outcome")
+
+
+def _ingested(run: Run) -> int:
+    return sum(each["tuples"] for each in run.events("batch"))
 
 
 def _released(run: Run) -> int:
