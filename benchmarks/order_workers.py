@@ -43,8 +43,6 @@ TEXT = (
 )
 HOUR = 3_600_000_000
 FILES, FEW = 10, 100_000
-#: the first one begins the workers of orders, and has memory that the machine has not given them before
-WINDOWS = 2
 STUCK_SECONDS = 600.0
 
 
@@ -117,17 +115,16 @@ class Arrival:
     rows: list[Row]
 
 
-def written_files(folder: Path, tuples: int, groups: int) -> list[list[Path]]:
-    """A few tuples of the first hour; then for each of the large windows files that end with the one that closes it."""
+def written_files(folder: Path, tuples: int, groups: int) -> list[Path]:
+    """A few tuples of the first hour, all others in the second, and one in the third."""
     folder.mkdir()
     random, rows = np.random.default_rng(7), tuples // FILES
     times = [np.arange(FEW)]
-    for hour in range(1, WINDOWS + 1):
-        times += [
-            hour * HOUR + number * (HOUR // FILES) + np.sort(random.integers(0, HOUR // FILES, rows))
-            for number in range(FILES)
-        ]
-        times.append(np.array([(hour + 1) * HOUR]))
+    times += [
+        HOUR + number * (HOUR // FILES) + np.sort(random.integers(0, HOUR // FILES, rows))
+        for number in range(FILES)
+    ]
+    times += [np.array([2 * HOUR])]
     paths = []
     for number, each in enumerate(times):
         columns = {
@@ -137,60 +134,53 @@ def written_files(folder: Path, tuples: int, groups: int) -> list[list[Path]]:
         }
         paths.append(folder / f"{number:03d}.parquet")
         pq.write_table(pa.table(columns), paths[-1])
-    ends = [1 + (FILES + 1) * window for window in range(1, WINDOWS + 1)]
-    return [paths[first:end] for first, end in zip([0, *ends], ends, strict=False)]
+    return paths
 
 
-def arrived(spark: SparkSession, place: Path, windows: list[list[Path]], workers: int) -> list[Arrival]:
-    """Feeds an engine with the files of each window but the last; that one once all others are in the log."""
+def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -> Arrival:
+    """Feeds an engine with all files but the last; that one once all others are in the log."""
     source = place / "in"
     source.mkdir(parents=True)
     # not compacted, so that each manifest is there
-    engine = Engine(spark, compact_every_batches=0, history_seconds=1.0)
+    engine = Engine(spark, compact_every_batches=0)
     options = f"path '{source}', event_time 'ts', max_files_per_trigger '1'"
     engine.execute(
         f"CREATE TABLE tuples (ts TIMESTAMP, x BIGINT, k BIGINT) USING parquet OPTIONS ({options})"
     )
     run = engine.view(VIEW, TEXT).start(place / "out")
     try:
-        return [_closed(spark, run, place, hour, files, workers) for hour, files in enumerate(windows, 1)]
+        for each in files[:-1]:
+            (source / each.name).hardlink_to(each)
+        rows = sum(pq.read_metadata(each).num_rows for each in files[:-1])
+        _until(
+            run, lambda: sum(each["tuples"] for each in run.events("batch")) == rows and _released(run) == 1
+        )
+        before = max(executors_of(spark, DEADLINE_LANE, 1), default=-1)
+        began = time.time()
+        (source / files[-1].name).hardlink_to(files[-1])
+        _until(run, lambda: _released(run) == 2)
+        published = moment(run.events("cut")[-1])
+        outcome = _outcome(place / "out")
+        divided = run.events("order_divided")
+        ran = next(iter(executors_of(spark, DEADLINE_LANE, workers, before).values()))
+        assert len(divided) == (workers > 1), divided
+        found = run.results(VIEW).where("hour(w.start) = 1").orderBy("k").collect()
     finally:
         run.stop()
         remove_folder(place)
+    return Arrival(published - began, outcome["noticed"] - began, outcome["seconds"], len(ran), found)
 
 
-def _closed(
-    spark: SparkSession, run: Run, place: Path, hour: int, files: list[Path], workers: int
-) -> Arrival:
-    for each in files[:-1]:
-        (place / "in" / each.name).hardlink_to(each)
-    fed = sum(pq.read_metadata(each).num_rows for each in files[:-1]) + _ingested(run)
-    _until(run, lambda: _ingested(run) == fed and _released(run) == hour)
-    before = max(executors_of(spark, DEADLINE_LANE, 1), default=-1)
-    began = time.time()
-    (place / "in" / files[-1].name).hardlink_to(files[-1])
-    _until(run, lambda: _released(run) == hour + 1 and _ingested(run) == fed + 1)
-    published, outcome = moment(run.events("cut")[-1]), _outcome(place / "out", (hour + 1) * HOUR)
-    ran = next(iter(executors_of(spark, DEADLINE_LANE, workers, before).values()))
-    assert len(run.events("order_divided")) == (hour if workers > 1 else 0)
-    rows = run.results(VIEW).where(f"hour(w.start) = {hour}").orderBy("k").collect()
-    return Arrival(published - began, outcome["noticed"] - began, outcome["seconds"], len(ran), rows)
-
-
-def _outcome(output: Path, end: int) -> Mapping[str, Any]:
-    """What the lane has published of the window with an end."""
+def _outcome(output: Path) -> Mapping[str, Any]:
+    """What the lane has published of the window of the second hour."""
     manifests, number = Layout.of(output, None).manifests(DEADLINE_LANE), 0
     while (document := MANIFEST.read(manifests[number])) is not None:
         for each in document["batches"][0]["outcomes"]:
-            if each["end"] == end:
+            if each["end"] == 2 * HOUR:
                 found: Mapping[str, Any] = each
                 return found
         number += 1
     raise AssertionError("the window has no outcome")
-
-
-def _ingested(run: Run) -> int:
-    return sum(each["tuples"] for each in run.events("batch"))
 
 
 def _released(run: Run) -> int:
