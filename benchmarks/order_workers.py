@@ -161,7 +161,7 @@ def arrived(spark: SparkSession, place: Path, files: list[Path], workers: int) -
         _until(run, lambda: _released(run) == 2)
         published = moment(run.events("cut")[-1])
         outcome = _outcome(place / "out")
-        divided = run.events("order_divided")
+        divided = [each for each in run.events("order_divided") if moment(each) > began]
         ran = next(iter(executors_of(spark, DEADLINE_LANE, workers, before).values()))
         assert len(divided) == (workers > 1), divided
         found = run.results(VIEW).where("hour(w.start) = 1").orderBy("k").collect()
