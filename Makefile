@@ -143,7 +143,7 @@ bench-declaring: java $(INSTALLED) ## 1,000 to 100,000 views declared by SQL and
 bench-object-store: java $(INSTALLED) s3-jars ## results in a bucket of a local S3 server: latency beside a local folder, requests and bytes a batch
 	$(BIN)/python benchmarks/object_store.py
 
-bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline, idle, busy and in two shares; what a call and a job of Spark take
+bench-floor: java $(INSTALLED) ## a cut of an empty lane, from entry to visible result, and an order of a deadline, idle, busy and in two shares, also on two workers; what a call and a job of Spark take
 	$(call benchmarks,cut_floor order_floor order_shares acknowledged)
 
 bench-sinks: $(INSTALLED) ## rows a second into Delta, Iceberg, Kafka and databases; what 80 views' sinks cost a batch

@@ -111,7 +111,7 @@ def test_orders_of_a_view_that_run_by_themselves_are_worked_out_afresh(
         ]
 
     now = time.time()
-    orders = RunningOrders(None, "lane", 1, work, lambda: None)  # type: ignore[arg-type]
+    orders = RunningOrders(None, "lane", lambda: 1, work, lambda: None)  # type: ignore[arg-type]
     orders.start([RunningOrder(Instance(0, 0, 0, 0, now, now, now + 60), {}, now + 60, task) for task in lot])
     ended = []
     while orders.count:

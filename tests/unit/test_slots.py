@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.spark.sessions import slots
-from penstock.spark.sessions.slots import order_slots, processors, with_ingest_slot
+from penstock.spark.sessions.slots import OrderSlots, order_slots, processors, with_ingest_slot
 from penstock.sql.script.script import parse_script
 
 
@@ -29,6 +29,24 @@ def _session(parallelism: int, concurrent: int) -> Any:
 )
 def test_orders_leave_a_slot_to_the_ingest(parallelism: int, concurrent: int, wanted: int) -> None:
     assert order_slots(_session(parallelism, concurrent)) == wanted
+
+
+def test_executors_that_register_later_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a cluster whose executors have not registered when the lane begins, on a driver with one processor
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    sessions = [_session(2, 0), _session(8, 8), _session(4, 4), SimpleNamespace()]
+    clock = [0.0]
+    monkeypatch.setattr(slots, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    spark: Any = sessions[0]
+    found = OrderSlots(spark)
+    assert found.now() == 1
+    for session, wanted in zip(sessions[1:], (7, 3, 3), strict=True):
+        spark.sparkContext = getattr(session, "sparkContext", None)
+        before = found.now()
+        clock[0] += 0.9
+        assert found.now() == before, "Spark is not asked again and again"
+        clock[0] += 0.2
+        assert found.now() == wanted
 
 
 def test_a_local_session_gets_a_slot_more_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 #: a container's share of processor time: microseconds it may use of a period, and that period
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL = re.compile(r"local\[\*\]")
+#: Spark is asked no more often, seconds: executors come and go more rarely
+_ASKED_SECONDS = 1.0
 
 
 def with_ingest_slot(master: str | None) -> dict[str, str] | None:
@@ -41,6 +45,28 @@ def order_slots(spark: SparkSession) -> int:
         spark: the session.
     """
     return max(1, min(spark.sparkContext.defaultParallelism, task_slots(spark) - 1))
+
+
+class OrderSlots:
+    """How many orders may run at once, as executors of a cluster register and leave; one thread owns it.
+
+    Args:
+        spark: the session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._found = order_slots(spark)
+        self._asked = time.monotonic()
+
+    def now(self) -> int:
+        """Return `order_slots`, a second old at most; of a session that has ended the last one."""
+        if time.monotonic() >= self._asked + _ASKED_SECONDS:
+            # jobs say that the session has ended
+            with suppress(Exception):
+                self._found = order_slots(self._spark)
+            self._asked = time.monotonic()
+        return self._found
 
 
 def task_slots(spark: SparkSession) -> int:

@@ -41,7 +41,7 @@ from penstock.spark.recovery.causes import Cause
 from penstock.spark.recovery.supervisor import refuse_ended
 from penstock.spark.results.bound_views import stored_views
 from penstock.spark.results.having import is_plain
-from penstock.spark.sessions.slots import order_slots, task_slots
+from penstock.spark.sessions.slots import OrderSlots, order_slots, task_slots
 from penstock.spark.storage.deadlines import DEADLINES_NAME, RegisteredDeadline
 from penstock.spark.storage.failpoints import failpoint
 from penstock.spark.storage.ledger_documents import commit
@@ -66,7 +66,7 @@ class DeadlineLane(Lane):
         self._bound = {each.number: views.bound(each) for each in views.views}
         self._names = {each.definition.name: each.number for each in views.views}
         self._plans = {each.ingest.stream: each.ingest.plans for each in streams}
-        self._slots = order_slots(context.spark)
+        self._slots = OrderSlots(context.spark)
         self.publisher = outcome_publisher(self.name, context, views.views)
         #: what may be cancelled, replaced as a whole
         self._jobs: tuple[RunningOrders, ...] = ()
@@ -80,7 +80,7 @@ class DeadlineLane(Lane):
         """What each view computes, by when, and what it may lose."""
         policy = (
             f"{self.name}: views with a deadline, policy {self.context.settings.deadline_policy}; "
-            f"orders take at most {self._slots} of {task_slots(self.context.spark)} task slots"
+            f"orders take at most {order_slots(self.context.spark)} of {task_slots(self.context.spark)} task slots"
         )
         views = (
             explain_deadline(each.definition.name, each.stream, each.view)
@@ -129,7 +129,7 @@ class DeadlineLane(Lane):
         held.callback(publications.close)
         running, beside = (
             RunningOrders(context.spark, self.name, most, orders.work, context.appended.tell)
-            for most in (self._slots, max(1, self._slots - 1))
+            for most in (self._slots.now, lambda: max(1, self._slots.now() - 1))
         )
         self._jobs = running, beside
         held.callback(self._close_jobs)

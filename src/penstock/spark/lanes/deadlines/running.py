@@ -19,6 +19,8 @@ from penstock.spark.storage.store_paths import StorePath
 
 #: an order that has not come back so long after its time was over never returns to Python: its job is cancelled, seconds
 _GRACE = 0.5
+#: lots beyond wait for a thread
+_THREADS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +108,21 @@ class RunningOrders:
     Args:
         spark: the session.
         name: the lane's, for pool and descriptions.
-        most: processors that lots take at once, one each unless its order is divided.
+        most: processors that lots take at once, one each unless its order is divided; asked for each time, as it may change.
         work: works orders out.
         woken: is called whenever a lot has come back, by any thread.
-
-    Attributes:
-        most: processors that lots take at once, one each unless its order is divided.
     """
 
     def __init__(
-        self, spark: SparkSession, name: str, most: int, work: Work, woken: Callable[[], None]
+        self, spark: SparkSession, name: str, most: Callable[[], int], work: Work, woken: Callable[[], None]
     ) -> None:
         self._spark = spark
         self._name = name
-        self.most = most
+        self._most = most
         self._work = work
         self._woken = woken
-        self._threads = ThreadPoolExecutor(most, f"penstock-{name}")
+        # it begins a thread where none is idle
+        self._threads = ThreadPoolExecutor(_THREADS, f"penstock-{name}")
         self._running: set[Lot] = set()
         self._ended: SimpleQueue[tuple[Lot, list[EndedOrder]]] = SimpleQueue()
 
@@ -132,9 +132,14 @@ class RunningOrders:
         return len(self._running)
 
     @property
+    def most(self) -> int:
+        """How many processors lots may take at once now."""
+        return self._most()
+
+    @property
     def idle(self) -> int:
-        """How many more processors may be taken."""
-        return self.most - sum(each.processors for each in self._running)
+        """How many more processors may be taken; none where lots take more than there are since executors have left."""
+        return max(0, self.most - sum(each.processors for each in self._running))
 
     @property
     def next_end(self) -> float | None:
