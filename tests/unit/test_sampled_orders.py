@@ -14,6 +14,7 @@ from penstock.control.events import (
     DeadlineBound,
     Event,
     InstanceCreated,
+    LateAnswered,
     OrderAbandoned,
     OrderEnded,
     ProcessorsIdle,
@@ -28,7 +29,7 @@ from penstock.operators.deadlines.sampled_order import _typed
 from penstock.operators.joins.tuples import RunSlice
 from penstock.operators.routing.routers import HashRouter
 from penstock.operators.runs.run import Run, RunPlan, write_run
-from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan
+from penstock.plan.deadlines import DeadlineQuery, LossConstraint, WindowSpan, WindowWork
 from penstock.plan.windows import ERROR_BOUND, Aggregate, ErrorBound, WindowPlan, Windows
 
 BY_TIME = RunPlan((), "t", HashRouter((), 1))
@@ -258,15 +259,16 @@ def test_a_sample_is_tried_where_the_result_takes_the_time_and_not_its_tuples() 
     assert action.sample
 
 
-def test_behind_samples_alone_an_exact_answer_is_tried_again() -> None:
+def test_what_late_answers_take_brings_exact_ones_back() -> None:
     shell = Shell()
     shell.measured(3.0)
-    begun = []
-    for second in range(10):
-        shell.window(4.0 + second)
-        begun += shell.worked_off(0.4, 0.1)
-    assert begun[0], "its exact answer took longer than it has"
-    assert not any(begun[-5:]), "it takes less by now"
+    shell.window(4.0)
+    assert shell.worked_off(0.4, 0.1) == [True], "its exact answer took longer than it has"
+    work = WindowWork(1_000_000, 0, carried=False)
+    for _ in range(5):
+        shell.tell(LateAnswered("v", 0, 0.4, 0.3, work, 0.05))
+    shell.window(6.0)
+    assert shell.worked_off(0.4, 0.1) == [False], "it takes less by now"
 
 
 def test_without_the_hint_or_for_a_small_window_it_is_shed() -> None:

@@ -220,6 +220,27 @@ class OrderEnded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LateAnswered:
+    """The exact answer of a lost or approximated instance was worked out, late: no account changes.
+
+    Attributes:
+        stream: the view's name.
+        version: of its plan.
+        seconds: from the order's start to its end.
+        adding_seconds: of these, for the tuples.
+        work: what it was worked out from.
+        beside_seconds: of `seconds`, what was not the order itself: its job.
+    """
+
+    stream: str
+    version: int
+    seconds: float
+    adding_seconds: float
+    work: WindowWork
+    beside_seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OrderAbandoned:
     """An order was abandoned at its deadline: the instance would have taken longer.
 
@@ -277,6 +298,7 @@ Event = (
     | DeadlineDropped
     | InstanceCreated
     | OrderEnded
+    | LateAnswered
     | OrderAbandoned
     | OrderFailed
     | ProcessorsIdle

@@ -102,8 +102,15 @@ class Backlog(Protocol):
     def predict(self, span: WindowSpan, base: WindowSpan | None) -> tuple[float, WindowWork]:
         """Predicted seconds of an instance, and from what it is worked out."""
 
-    def sample_of(self, instance: Instance, begin: float, now: float) -> SampleCost | None:
-        """A sample in the place of an instance, if its order is begun at a time by the clock; None where none is worth it, or allowed."""
+    def sample_of(self, instance: Instance, begin: float, now: float, whole: float) -> SampleCost | None:
+        """The largest sample that is worth its time in the place of an answer; None where none is, or allowed.
+
+        Args:
+            instance: that would be answered.
+            begin: when the order of the sample would begin, by the clock.
+            now: by the clock.
+            whole: predicted seconds of the exact answer, or of a larger sample.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,16 +123,16 @@ class Choice:
         reason: why that one is run.
         firm: it is abandoned at its deadline.
         behind: of which the oldest instances are run next, in this order, each by the processor that is free first, as long as none takes
-            longer than predicted; the instances of one behind each other.
-        sampled: that instance is answered by a sample.
+            longer than predicted; the instances of one behind each other. Beside each the sample that answers it.
+        sample: that instance is answered by; None: it is answered exactly.
     """
 
     run: Backlog | None
     shed: Sequence[tuple[Backlog, int, str]]
     reason: str
     firm: bool = True
-    behind: Sequence[Backlog] = ()
-    sampled: bool = False
+    behind: Sequence[tuple[Backlog, SampleCost | None]] = ()
+    sample: SampleCost | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)

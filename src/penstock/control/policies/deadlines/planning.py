@@ -39,8 +39,6 @@ class _Link:
     instance: Instance
     chain: _Chain
     place: int
-    #: that could take its place
-    sample: SampleCost | None
     seconds: float = 0.0
     #: without the job that it shares
     own: float = 0.0
@@ -49,34 +47,39 @@ class _Link:
     #: see `is_spare`, as of the newest harms
     spare: bool = False
     kept: bool = True
-    sampled: bool = False
+    #: that takes its place; None: it is exact
+    sample: SampleCost | None = None
+    #: the next smaller one, for an answer of so many seconds
+    smaller: SampleCost | None = None
+    smaller_for: float = -1.0
 
     @property
     def merit(self) -> float:
         """The time that giving it up, or its exact answer, saves a unit of harm."""
-        if self.sample is not None and not self.sampled:
-            return (self.saved - self.sample.seconds) / self.chain.degraded
+        smaller = self.chain.smaller(self)
+        if smaller is not None:
+            return (self.saved - smaller.seconds) / self.chain.degraded
         return self.saved / self.chain.harms[self.place]
 
     @property
     def is_spare(self) -> bool:
         """Whether its loss leaves no run of m with more than k losses; where k = m there is none to be taken early, and no sample is lost so."""
-        return not self.sampled and bool(self.chain.harms) and self.spare
+        return self.sample is None and bool(self.chain.harms) and self.spare
 
 
 class _Chain:
     """The instances of a query that wait and that are expected, each worked out from the last one before it that is kept exact."""
 
-    def __init__(self, backlog: Backlog, last: Instance, now: float, weights: PlannedDiscipline) -> None:
+    def __init__(
+        self, backlog: Backlog, last: Instance, now: float, weights: PlannedDiscipline, *, samples: bool
+    ) -> None:
         self.backlog, self.degraded = backlog, weights.degraded
+        self._now, self._samples = now, samples
         self.beside, self.job = backlog.beside, backlog.job
         waiting = list(takewhile(lambda each: _urgency(each) <= _urgency(last), backlog.instances))
         self.waiting = len(waiting)
         instances = [*waiting, *backlog.expected(last.deadline, now)]
-        self.links = [
-            _Link(each, self, place, backlog.sample_of(each, max(now, each.noticed), now))
-            for place, each in enumerate(instances)
-        ]
+        self.links = [_Link(each, self, place) for place, each in enumerate(instances)]
         self._violation = weights.violation * backlog.demand.alone**2
         self._tightness = weights.tightness
         self._harms: list[float] | None = None
@@ -84,14 +87,25 @@ class _Chain:
 
     def drop(self, link: _Link) -> None:
         """Gives an instance up, or its exact answer first where a sample can take its place: the next one has its tuples to work out too."""
-        if link.sample is None or link.sampled:
+        smaller = self.smaller(link)
+        if smaller is None:
             link.kept = False
         else:
-            link.sampled = True
-            link.seconds = link.saved = link.sample.seconds
-            link.own = link.sample.own
+            link.sample, link.own = smaller, smaller.own
+            link.seconds = link.saved = smaller.seconds
         self._harms = None
         self._predict()
+
+    def smaller(self, link: _Link) -> SampleCost | None:
+        """The sample that can take the place of an exact answer, or of a larger one; None where none is allowed or saves time."""
+        if not self._samples:
+            return None
+        if link.smaller_for != link.seconds:
+            begin = max(self._now, link.instance.noticed)
+            link.smaller = self.backlog.sample_of(link.instance, begin, self._now, link.seconds)
+            link.smaller_for = link.seconds
+        found = link.smaller
+        return found if found is not None and found.seconds < link.saved else None
 
     def _predict(self) -> None:
         """Predicts what is kept, and what giving up one more of it saves."""
@@ -100,7 +114,7 @@ class _Chain:
         base = self.backlog.base
         last: _Link | None = None
         for link in self.links:
-            if not link.kept or link.sampled:
+            if not link.kept or link.sample is not None:
                 continue
             link.seconds = predict(link.instance.span, base)[0]
             link.own = max(0.0, link.seconds - self.beside)
@@ -143,6 +157,8 @@ class PlannedDiscipline:
     instance, `violation` for each run of m that it violates, `tightness` for each that it leaves no loss to. A query that is in
     violation already is harmed little by one more loss; so under heavy overload few queries lose much, and not all a little. The
     less a loss saves as the next instance has to make up for it, the more is gained so: `violation` counts by the square of it.
+    Where a sample can take the place of the exact answer, or of a larger sample, it does so first, at a harm of `degraded`. The instance
+    goes only if this is not enough.
 
     A loss that is allowed and not taken is of no use later. So where more is asked than the processors can do, instances whose loss
     violates nothing are dropped until the others can be begun in the first half of their deadlines: little waits when more
@@ -186,7 +202,7 @@ class PlannedDiscipline:
         if tried is not None:
             return tried
         last = nsmallest(_PLANNED, (each for backlog in backlogs for each in backlog.instances), _urgency)[-1]
-        chains = [_Chain(each, last, now, self) for each in backlogs]
+        chains = [_Chain(each, last, now, self, samples=together > 0) for each in backlogs]
         kept = sorted(
             (link for chain in chains for link in chain.links),
             key=lambda link: _urgency(link.instance),
@@ -202,19 +218,15 @@ class PlannedDiscipline:
         startable = [
             link for link in kept if link.place < link.chain.waiting and link.chain.backlog.busy_until is None
         ]
-        # with samples alone it would never be known what exact answers cost by now
-        only_samples = bool(startable) and all(link.sampled for link in startable)
-        if only_samples and (tried := tried_again(backlogs, now, self.idle_share)) is not None:
-            return tried
         if startable:
             first, *others = startable
             passed_over = (first.chain.backlog, first.place, "its time is better spent on other windows")
             shed = [passed_over] if first.place else []
-            # where all fit, they still do once the first one is begun
-            fit = all(link.kept and not link.sampled for chain in chains for link in chain.links)
-            behind = [link.chain.backlog for link in others if fit]
+            # where all fit, be it as samples, they still do once the first one is begun
+            fit = all(link.kept for chain in chains for link in chain.links)
+            behind = [(link.chain.backlog, link.sample) for link in others if fit]
             reason = f"earliest deadline of {len(kept)} that fit"
-            return Choice(first.chain.backlog, shed, reason, behind=behind, sampled=first.sampled)
+            return Choice(first.chain.backlog, shed, reason, behind=behind, sample=first.sample)
         return self._nothing_fits(backlogs, now)
 
     def _takes_losses_early(self, backlogs: Sequence[Backlog], processors: int) -> bool:

@@ -21,6 +21,7 @@ from penstock.control.events import (
     DeadlineDropped,
     Event,
     InstanceCreated,
+    LateAnswered,
     OrderAbandoned,
     OrderEnded,
     OrderFailed,
@@ -38,7 +39,7 @@ from penstock.control.policies.deadlines.prediction import (
     expiration_factor,
 )
 from penstock.control.policies.deadlines.queries import CATCHES_UP, Order, QueryState
-from penstock.control.policies.deadlines.sampling import Sample, sample_ended, sample_of, samples
+from penstock.control.policies.deadlines.sampling import Sample, planned_sample, sample_ended, samples
 from penstock.control.policies.deadlines.standing import DeadlineStanding
 
 
@@ -78,6 +79,7 @@ class DeadlinePolicy:
         self._queries: dict[str, QueryState] = {}
         #: what orders of all queries that compute the same take
         self._kin: dict[str, CostPredictor] = {}
+        self._sampling_kin: dict[str, CostPredictor] = {}
         self._arrived = 0
         #: number of the newest lot
         self._lots = 0
@@ -94,6 +96,10 @@ class DeadlinePolicy:
                 self._queries.pop(event.stream, None)
             case ProcessorsIdle():
                 actions += self._choose(now, event)
+            case LateAnswered():
+                query = self._queries.get(event.stream)
+                if query is not None and query.bound.version == event.version:
+                    self._learned(query, event, now)
             case InstanceCreated() | OrderEnded() | OrderAbandoned() | OrderFailed():
                 query = self._queries.get(event.stream)
                 if query is not None and query.bound.version == event.version:
@@ -152,17 +158,19 @@ class DeadlinePolicy:
 
     def _bound(self, event: DeadlineBound) -> QueryState:
         query, settings = event.query, self._settings
-        kin = None
+        kin = sampling = None
         if event.kin:
             alike = CostPredictor(query, settings.prediction, settings.believed)
             kin = self._kin.setdefault(event.kin, alike)
+            samples = CostPredictor(query, settings.prediction, settings.believed)
+            sampling = self._sampling_kin.setdefault(event.kin, samples)
         made = QueryState(
             event,
             CostPredictor(query, settings.prediction, settings.believed, kin),
             LossHistory(query.constraint),
             Feedback(settings.feedback, query.constraint),
             CurrentConstraint.of(query.constraint),
-            CostPredictor(query, settings.prediction, settings.believed),
+            CostPredictor(query, settings.prediction, settings.believed, sampling),
         )
         made.distance = made.history.distance()
         return made
@@ -214,6 +222,13 @@ class DeadlinePolicy:
             counts.lost += not order.firm
         yield from query.settle(satisfied)
 
+    def _learned(self, query: QueryState, event: LateAnswered, now: float) -> None:
+        """Takes in what an exact answer took, of a query whose windows are sampled: else nobody would know when it takes less."""
+        if query.bound.query.approximate:
+            rest = event.seconds - event.adding_seconds
+            parts = (event.adding_seconds, 0.0, rest)
+            query.predictor.measured(now, event.work, 0.0, parts, event.beside_seconds, 1.0)
+
     def _choose(self, now: float, event: ProcessorsIdle) -> Iterator[Action]:
         for query in self._queries.values():
             yield from self._expire(query, now)
@@ -232,14 +247,22 @@ class DeadlinePolicy:
                 others = other_processors(self._queries.values(), lots, lot, now, together)
                 processors = [lot.processor(together), *others]
                 choice = self._discipline.choose([*self._queries.values()], lot.end, processors, together)
-                behind = [replace(choice, run=each, shed=(), behind=()) for each in choice.behind]
+                behind = [
+                    replace(choice, run=backlog, sample=sample, shed=(), behind=())
+                    for backlog, sample in choice.behind
+                ]
                 planned = [choice, *behind] if behind else []
-            if choice.sampled:
-                yield from self._sampled(choice, lot, now, together)
-                continue
-            sample = self._degraded(choice, lot, now, together, others)
+            if choice.sample is not None:
+                sample = planned_sample(choice, lot, now, together)
+                if sample is None:
+                    lot.is_full = True
+                    continue
+            else:
+                sample = self._degraded(choice, lot, now, together, others)
             if sample is not None:
                 yield from self._start_sample(sample, lot, now)
+                if choice in planned:
+                    planned.remove(choice)
                 continue
             if lot.orders and not self._fits(choice, lot, now, together):
                 lot.is_full = True
@@ -287,20 +310,6 @@ class DeadlinePolicy:
                 return sample
         return None
 
-    def _sampled(self, choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Action]:
-        """Begins the sample that was chosen, sheds its instance where it is too late by now for one, or begins no more in the lot."""
-        query = choice.run
-        assert isinstance(query, QueryState)
-        count = 1 + next((passed_over for backlog, passed_over, _ in choice.shed if backlog is query), 0)
-        sample = sample_of(query, count, lot, now, most)
-        if sample is not None:
-            yield from self._start_sample(sample, lot, now)
-        elif lot.orders:
-            lot.is_full = True
-        else:
-            for _ in range(count):
-                yield from self._shed(query, MISSES, now)
-
     def _start(self, query: QueryState, choice: Choice, lot: Lot, now: float) -> Action:
         instance = query.instances.popleft()
         seconds, work = query.predict(instance.span, query.base)
@@ -329,7 +338,9 @@ class DeadlinePolicy:
         query.running.append(order)
         lot.add(order, cost.own, now)
         stream, version = query.bound.stream, query.bound.version
-        reason = "its exact answer would miss its deadline"
+        # nothing may depend on what is only guessed
+        lot.is_full = lot.is_full or not cost.is_known
+        reason = "a sample, as not all exact answers would be in time"
         yield StartOrder(
             stream, version, reason, figures, instance.number, cost.work, True, lot.number, cost.size
         )
@@ -408,4 +419,9 @@ class DeadlinePolicy:
 def _same(choice: Choice, other: Choice) -> bool:
     """Whether two choices run and shed the same."""
     shed, others = ({id(query): count for query, count, _ in each.shed} for each in (choice, other))
-    return choice.run is other.run and choice.firm == other.firm and shed == others
+    return (
+        choice.run is other.run
+        and choice.firm == other.firm
+        and choice.sample == other.sample
+        and shed == others
+    )

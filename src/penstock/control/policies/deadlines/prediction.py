@@ -116,6 +116,11 @@ class CostPredictor:
         return self._orders > 0
 
     @property
+    def known_at(self) -> float:
+        """When an order of this query or of its kin was last measured, by the clock; minus infinity: none was."""
+        return self.measured_at if self._kin is None else max(self.measured_at, self._kin.measured_at)
+
+    @property
     def is_by_kin(self) -> bool:
         """Whether it is predicted by other queries alone."""
         return self._known is not self

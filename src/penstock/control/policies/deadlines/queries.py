@@ -136,29 +136,25 @@ class QueryState:
         own = max(0.0, seconds - self.beside)
         return _UNSURE * own if self.predictor.is_by_kin else own
 
-    def sample_of(self, instance: Instance, begin: float, now: float) -> SampleCost | None:
+    def sample_of(self, instance: Instance, begin: float, now: float, whole: float) -> SampleCost | None:
         if not self.bound.query.approximate:
             return None
         tuples = instance.span.tuples
-        costs = self._sample_costs(tuples, now)
-        exact = self.predict(instance.span, self.base)[0]
-        size = sample_size(costs, tuples, instance.deadline - begin, exact)
+        is_known = now - self.sampling.known_at <= _SAMPLES_LAST
+        costs = self.sampling.costs if is_known else self._guessed_costs(tuples)
+        size = sample_size(costs, tuples, instance.deadline - begin, whole)
         if not size:
             return None
         seconds = costs.seconds(sample_work(size))
-        beside = self.sampling.beside if self.sampling.is_measured else self.beside
-        return SampleCost(size, seconds, max(0.0, seconds - beside))
+        beside = self.sampling.beside if is_known else costs.maintenance
+        return SampleCost(size, seconds, max(0.0, seconds - beside), is_known)
 
-    def _sample_costs(self, tuples: int, now: float) -> UnitCosts:
-        """Unit costs of a sample of so many tuples of a window, as the newest ones had; where none was measured for long, as
-        if all of an exact answer but the job that it shares were a matter of its tuples."""
-        if now - self.sampling.measured_at <= _SAMPLES_LAST:
-            return self.sampling.costs
-        exact, shared = self.predictor.costs, min(self.beside, self.predictor.costs.maintenance)
-        if not tuples:
-            return exact
-        # what an exact answer takes whatever its tuples is mostly that of its result, which a sample has too: sorted values
-        return UnitCosts(new=exact.new + (exact.maintenance - shared) / tuples, maintenance=shared)
+    def _guessed_costs(self, tuples: int) -> UnitCosts:
+        """Unit costs of a sample of so many tuples of a window, as if all of an exact answer but the job that it shares were a matter of
+        its tuples: what it takes for its result is, where values are sorted."""
+        exact = self.predictor.costs
+        shared = min(self.beside, exact.maintenance)
+        return UnitCosts(new=exact.new + (exact.maintenance - shared) / max(1, tuples), maintenance=shared)
 
     def settle(self, satisfied: bool) -> Iterator[ReportViolation]:
         """An outcome is known: the allowance follows."""

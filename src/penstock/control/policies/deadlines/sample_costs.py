@@ -24,11 +24,13 @@ class SampleCost:
         size: tuples that are drawn.
         seconds: predicted.
         own: of these, what the order takes itself, and not the job that it shares with others.
+        is_known: samples were measured lately; else exact answers say what it may take.
     """
 
     size: int
     seconds: float
     own: float
+    is_known: bool
 
     @property
     def work(self) -> WindowWork:

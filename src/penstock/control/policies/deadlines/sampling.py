@@ -1,4 +1,4 @@
-"""Windows that would be shed are answered by a sample where that is in time: which, and what came of it."""
+"""Windows that are answered by a sample, as not all exact answers would be in time: which, and what came of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.control.events import OrderAbandoned, OrderEnded, OrderFailed
-from penstock.control.policies.deadlines.disciplines import Backlog, Choice
+from penstock.control.policies.deadlines.disciplines import Choice
 from penstock.control.policies.deadlines.lots import Lot
 from penstock.control.policies.deadlines.queries import Order, QueryState
 from penstock.control.policies.deadlines.sample_costs import SampleCost
@@ -39,28 +39,28 @@ def samples(choice: Choice, lot: Lot, now: float, most: float) -> Iterator[Sampl
         most: that the orders of a lot may take together, seconds.
     """
     for query, count, _ in choice.shed:
+        assert isinstance(query, QueryState)
         # measuring again what is behind comes first
-        if query is choice.run and not choice.firm:
+        is_measured_again = query is choice.run and not choice.firm
+        if query.running or is_measured_again:
             continue
-        sample = sample_of(query, count, lot, now, most)
-        if sample is not None:
-            yield sample
+        instance = query.instances[count - 1]
+        exact = query.predict(instance.span, query.base)[0]
+        cost = query.sample_of(instance, lot.end, now, exact)
+        if cost is not None and (not lot.orders or lot.has_room(instance.deadline, cost.own, now, most)):
+            yield Sample(query, count, cost, lot.end_with(cost.own, query.job))
 
 
-def sample_of(backlog: Backlog, count: int, lot: Lot, now: float, most: float) -> Sample | None:
-    """A sample in the place of the newest of so many of the oldest instances of a query, if it would be in time.
-
-    Args:
-        backlog: of the query.
-        count: of its instances.
-        lot, now, most: as of `samples`.
-    """
-    assert isinstance(backlog, QueryState)
-    instance = backlog.instances[count - 1]
-    cost = None if backlog.running else backlog.sample_of(instance, lot.end, now)
-    if cost is None or (lot.orders and not lot.has_room(instance.deadline, cost.own, now, most)):
+def planned_sample(choice: Choice, lot: Lot, now: float, most: float) -> Sample | None:
+    """The sample that a choice runs; None where the lot has no room for it. Parameters are those of `samples`."""
+    query, cost = choice.run, choice.sample
+    assert isinstance(query, QueryState)
+    assert cost is not None
+    count = 1 + next((passed_over for backlog, passed_over, _ in choice.shed if backlog is query), 0)
+    deadline = query.instances[count - 1].deadline
+    if lot.orders and (query.running or not lot.has_room(deadline, cost.own, now, most)):
         return None
-    return Sample(backlog, count, cost, lot.end_with(cost.own, backlog.job))
+    return Sample(query, count, cost, lot.end_with(cost.own, query.job))
 
 
 def sample_ended(

@@ -1,6 +1,6 @@
 """Late answers: windows that were shed or missed are worked out after all, on processors that nothing in time needs.
 
-The policy is not told: what comes late changes no account. A late order gives way as soon as an order in time is without a
+What comes late changes no account; the policy is told what it took. A late order gives way as soon as an order in time is without a
 processor; what it had done is done again.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from penstock.control.events import LateAnswered
 from penstock.control.policies.deadlines.debts import Debts, OwedWindow
 from penstock.spark.lanes.cuts import Reach
 from penstock.spark.lanes.deadlines.following import FollowedView
@@ -160,12 +161,16 @@ class LateOrders:
                 order.until = time.time()
                 give_way(order.task)
 
-    def hear(self, cause: Callable[[BaseException], Cause]) -> None:
+    def hear(self, cause: Callable[[BaseException], Cause]) -> list[LateAnswered]:
         """Takes in what has become of orders; the windows of those that gave way are owed still.
 
         Args:
             cause: why a job failed, where that is the matter of its window; raises what is not.
+
+        Returns:
+            What those took that were worked out.
         """
+        answered = []
         for each in self._running.ended():
             outcome, working = self._came_to(each, cause), self._working[each.order]
             if outcome is None:
@@ -176,7 +181,13 @@ class LateOrders:
                 self._news.staging.append(each.order.task.staging)
                 self._settled.append((working.view, working.window))
                 del self._tried[working.view, working.window]
+            report = None if each.worked is None else each.worked.report
+            if report is not None and report.work is not None:
+                name, beside = self._views[working.view].name, each.seconds - report.seconds
+                took = LateAnswered(name, 0, each.seconds, report.adding_seconds, report.work, beside)
+                answered.append(took)
             del self._working[each.order]
+        return answered
 
     def _came_to(self, ended: EndedOrder, cause: Callable[[BaseException], Cause]) -> LateOutcome | None:
         """What an order came to; None: its window is owed still."""

@@ -115,7 +115,8 @@ class Schedule:
         judged = self._judged(self._running.ended())
         self._given_up += self._begin_orders()
         self._late.give_way(self._running.idle)
-        self._late.hear(self._cause)
+        for answered in self._late.hear(self._cause):
+            self._decisions.handle(answered)
         # what is late anyway is not published in the way of what is not
         has_news = self._late.has_news and not self._is_open
         # what is given up goes with the next answers, and not in their way
@@ -270,7 +271,7 @@ class Schedule:
             drawn, held = report.sampled
             return (
                 APPROXIMATED,
-                f"its exact answer was predicted to miss; {drawn:,} of {held:,} tuples sampled",
+                f"not all exact answers would be in time; {drawn:,} of {held:,} tuples sampled",
             )
         return RELEASED, None
 
