@@ -26,7 +26,7 @@ from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 
 _REFUSED_CALLS = {
     "window_time": (
-        "window_time() takes the window of a view beneath. Select the window, AS w, and group the view over this one by "
+        "window_time() takes the window of another view. Select the window, AS w, and group the view over this one by "
         "window(window_time(w), '1 hour')"
     ),
     "struct": "struct() is not supported here; use named_struct()",
