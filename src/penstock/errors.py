@@ -123,7 +123,7 @@ class MistakesError(SqlError):
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that an unknown one is near, if there is one."""
     spelled = {each.upper(): each for each in known}
-    near = get_close_matches(name.upper(), spelled, 1, cutoff=0.7)
+    near = get_close_matches(name.upper(), spelled, 1, cutoff=0.75)
     # of short names, letters that changed places are not near enough
     near = near or [each for each in spelled if sorted(each) == sorted(name.upper())]
     return spelled[near[0]] if near else None

@@ -29,6 +29,51 @@ FAILS = "Spark fails at this: TO_TIMESTAMP_LTZ reads texts in Spark. Of millisec
             "Function SPLIT_INDEX is not Spark's. Write split_part(text, ',', 1), which counts from 1.",
             "SPLIT_INDEX(payload, ',', 0)",
         ),
+        (
+            "SELECT id, STRPOS(payload, 'a') AS n FROM orders",
+            "Function STRPOS is not Spark's. Write instr(text, 'part').",
+            "STRPOS(payload, 'a')",
+        ),
+        (
+            "SELECT ROW(1, id) AS r FROM orders",
+            "Function ROW is not Spark's. Write struct(1, x), or named_struct('a', 1, 'b', x).",
+            "ROW(1, id)",
+        ),
+        (
+            "SELECT JSON_ARRAYAGG(payload) AS a FROM orders",
+            "Function JSON_ARRAYAGG is not Spark's. Write to_json(collect_list(a)).",
+            "JSON_ARRAYAGG(payload)",
+        ),
+        (
+            "SELECT id FROM orders WHERE ts > CURRENT_WATERMARK(ts)",
+            "Function CURRENT_WATERMARK is not Spark's. Leave it out: late tuples correct the windows that they belong to.",
+            "CURRENT_WATERMARK(ts)",
+        ),
+        (
+            "SELECT id FROM orders WHERE ts > LOCALTIMESTAMP - INTERVAL '1' HOUR",
+            "LOCALTIMESTAMP is not Spark's SQL. Write current_timestamp(), in a view with the hint REFRESH('1 minute').",
+            "LOCALTIMESTAMP",
+        ),
+        (
+            "SELECT to_fahr(id) AS f FROM orders",
+            "Function to_fahr does not exist. The option --functions, or Engine.function, registers a function",
+            "to_fahr(id)",
+        ),
+        (
+            "SELECT date_format(ts, 'YYYYww') AS w FROM orders",
+            "'YYYYww' is not a pattern of times: weeks have no letter. Write extract(YEAROFWEEK FROM time) and extract(WEEK",
+            "'YYYYww'",
+        ),
+        (
+            "SELECT CAST(ts AS TIMESTAMP(12)) AS t FROM orders",
+            "Spark does not read this: The seconds precision 12 of TIMESTAMP_LTZ is invalid.",
+            "CAST(ts AS TIMESTAMP(12))",
+        ),
+        (
+            "SELECT /*+ REFRESH('1 minute') */ CAST(ts AS TIMESTAMP(12)) AS t FROM orders",
+            "Spark does not read this: The seconds precision 12 of TIMESTAMP_LTZ is invalid.",
+            "SELECT /*+ REFRESH('1 minute') */ CAST(ts AS TIMESTAMP(12)) AS t FROM orders",
+        ),
         ("SELECT id, TO_TIMESTAMP_LTZ(id, 3) AS t FROM orders", FAILS, "TO_TIMESTAMP_LTZ(id, 3)"),
         ("SELECT id FROM orders WHERE TO_TIMESTAMP_LTZ(id, 3) > ts", FAILS, "TO_TIMESTAMP_LTZ(id, 3)"),
         (

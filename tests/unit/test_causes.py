@@ -13,10 +13,9 @@ from pyspark import SparkContext
 
 from penstock.errors import CheckpointError, SinkFailedError, StoreFailedError, StreamFailedError
 from penstock.settings import Settings
-from penstock.spark.analysis.expressions import first_sentence
 from penstock.spark.lanes.deadlines.failures import window_cause
 from penstock.spark.recovery.causes import cause_of, cause_of_text
-from penstock.spark.recovery.messages import first_line
+from penstock.spark.recovery.messages import first_line, first_sentence
 from penstock.spark.recovery.retries import Retries
 from penstock.spark.storage.events import EventLog
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import SqlError, UngroupedError, UnknownNameError, UnsupportedError
 from penstock.plan.windows import ALL_TIME, ErrorBound, Windows
+from penstock.spark.ingest.explaining import window_note
 from penstock.sql.script.known_names import KnownNames
 from penstock.sql.script.queries import parse_query
 from penstock.sql.script.script import parse_script
@@ -573,6 +574,27 @@ def test_a_window_over_the_windows_of_a_view(time: str, moment: str, text: str) 
     assert (query.source, query.where, query.windows) == ("fares", "n > 1", Windows(24 * HOUR, 24 * HOUR))
     assert query.time.replace("     ", "") == text
     assert [each.expression for each in query.having] == ["_a0 > 9"]
+
+
+@pytest.mark.parametrize(
+    ("time", "is_told"),
+    [("w.end", True), ("w", False), ("window_time(w)", False), ("w.start", False), ("`end`", True)],
+)
+def test_windows_over_the_end_of_windows_are_told_of(time: str, is_told: bool) -> None:
+    script = FARES.replace("window.start,", "window.start, window.end,")
+    query = flat_view(
+        f"{script}; CREATE VIEW daily AS SELECT window({time}, '1 day') AS d, max(n) AS most FROM fares GROUP BY d",
+        "DAILY",
+    )
+    note = window_note(query)
+    assert (note is not None) == is_told
+    assert note is None or note.startswith(
+        f"{time} is the first moment behind a window of fares, so that a row may"
+    )
+    running = flat_view(
+        f"{script}; CREATE VIEW r AS SELECT origin, max(n) AS most FROM fares GROUP BY origin", "R"
+    )
+    assert window_note(running) is None
 
 
 def test_a_window_over_a_window_over_a_window_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -44,8 +43,8 @@ from penstock.spark.analysis.gate import (
 from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
 from penstock.spark.analysis.schemas import spark_schema
-from penstock.spark.recovery.messages import without_bypass
-from penstock.sql.script.dialects import instead_of
+from penstock.spark.recovery.messages import first_sentence
+from penstock.sql.script.dialects import instead_of, instead_of_word
 
 _Answer = TypeVar("_Answer")
 
@@ -396,6 +395,8 @@ def translated(error: PySparkException, text: str, columns: Sequence[str], befor
     start, end = _place(error, text, before)
     if condition.startswith("UNRESOLVED_COLUMN"):
         name = parameters.get("objectName", "").strip("`").replace("`.`", ".")
+        if (message := instead_of_word(name)) is not None:
+            return UnknownNameError(message, text, start, end)
         return UnknownNameError.among("Column", name, columns, "Existing columns").at(text, start, end)
     if condition == "UNRESOLVED_ROUTINE":
         name = parameters.get("routineName", "").strip("`")
@@ -424,12 +425,6 @@ def _place(error: PySparkException, text: str, before: int) -> tuple[int, int]:
             if 0 <= start < end <= len(text):
                 return start, end
     return 0, len(text)
-
-
-def first_sentence(message: str) -> str:
-    """Spark's message without condition name, SQLSTATE, plan and query text."""
-    line = re.split(r"\s*SQLSTATE: |\n", without_bypass(message).strip(), maxsplit=1)[0]
-    return re.sub(r"^\[[\w.]+\]\s*", "", line)
 
 
 def _raised_message(one_row: DataFrame, text: str) -> str:

@@ -19,9 +19,10 @@ from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SqlError, UnsupportedError
 from penstock.spark.analysis.catalyst import java_class
 from penstock.spark.analysis.functions import ALLOWED, REFUSED, refusal
+from penstock.spark.recovery.messages import first_sentence
 from penstock.sql.script.dialects import other_arguments
 from penstock.sql.text.lexing import is_call, tokenize
 
@@ -118,7 +119,7 @@ def queried(spark: SparkSession, query: str, tables: Collection[str]) -> DataFra
         PySparkException: it is no query on these views.
     """
     try:
-        with _shallow(query):
+        with _parsing(query):
             plan = _parser(spark.sparkContext).parsePlan(query)
             _refuse(spark.sparkContext, query, plan.toJSON(), tables)
     except UnsupportedError as error:
@@ -147,7 +148,7 @@ def answered(spark: SparkSession, query: str) -> DataFrame:
     for position, token in enumerate(tokens):
         if is_call(tokens, position) and _REASONS.get(token.text.lower()) not in _OF_QUERIES:
             _refuse_function(context, query, [token.text])
-    with _shallow(query):
+    with _parsing(query):
         plan = _parser(context).parsePlan(query)
     for node in _values(json.loads(plan.toJSON())):
         name = str(node.get("class", "")) if isinstance(node, dict) else ""
@@ -208,7 +209,7 @@ def _parsed(spark: SparkSession, text: str) -> Any:
 @lru_cache(maxsize=_KEPT_TEXTS)
 def _parsed_in(context: SparkContext, text: str) -> Any:
     """The tree of a text that may be used; nothing of it is resolved, so that it serves any table."""
-    with _shallow(text):
+    with _parsing(text):
         tree = _parser(context).parseExpression(f"({text}\n)")
         _refuse(context, text, tree.toJSON())
     return tree
@@ -229,6 +230,20 @@ def _shallow(text: str) -> Iterator[None]:
         else:
             raise
         raise UnsupportedError(message, text, 0, len(text)) from None
+
+
+@contextmanager
+def _parsing(text: str) -> Iterator[None]:
+    """As `_shallow`, where Spark parses: whatever exception its parser raises is a mistake in the text."""
+    try:
+        with _shallow(text):
+            yield
+    except Py4JJavaError as error:
+        kind, _, told = str(error.java_exception).partition(": ")
+        if not kind.endswith("Exception"):
+            raise
+        message = f"Spark does not read this: {first_sentence(told) or kind.rpartition('.')[2]}"
+        raise SqlError(message, text, 0, len(text)) from None
 
 
 def _caught(spark: SparkSession, guarded: str) -> Column:

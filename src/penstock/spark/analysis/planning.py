@@ -33,6 +33,8 @@ _KEPT = 100_000
 
 #: what Spark says of a pattern of times that only its versions before 3 had
 _NO_PATTERN = re.compile(r"Fail to recognize '(.*)' pattern in the DateTimeFormatter", re.DOTALL)
+#: letters of weeks, outside of quotes
+_WEEKS = re.compile(r"^(?:[^']|'[^']*')*?[wW]")
 
 
 def failures(
@@ -90,6 +92,8 @@ def refused(text: str, message: str) -> SqlError:
 
 def _of_pattern(pattern: str) -> str:
     """What is wrong with a pattern of times that Spark does not recognize."""
+    if _WEEKS.search(pattern):
+        return f"'{pattern}' is not a pattern of times: weeks have no letter. Write extract(YEAROFWEEK FROM time) and extract(WEEK FROM time)."
     meant = pattern.replace("Y", "y")
     if "M" in meant:
         meant = meant.replace("D", "d")

@@ -33,8 +33,8 @@ from penstock.spark.declaring.retaining import retain_views
 from penstock.spark.declaring.uniting import Uniter
 from penstock.spark.ingest.conditions import DeclaredConditions
 from penstock.spark.ingest.explaining import (
-    cumulating_note,
     state_note,
+    window_note,
 )
 from penstock.spark.ingest.window_views import CompiledWindows, compile_windows, sharing
 from penstock.spark.lanes.deadlines.estimates import deadline_warnings
@@ -70,7 +70,7 @@ from penstock.sql.windows.query import WindowQuery
 
 #: what is worth knowing of a view, by the kind of its definition
 _NOTES: Mapping[type, Callable[[Query], str | None]] = {
-    WindowDefinition: cumulating_note,
+    WindowDefinition: window_note,
     RunningDefinition: state_note,
 }
 

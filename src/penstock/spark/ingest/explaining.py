@@ -18,7 +18,7 @@ from penstock.sql.script.statements import Query
 from penstock.sql.text.intervals import length_text
 from penstock.sql.text.lexing import quote
 from penstock.sql.windows.bind import BoundWindow
-from penstock.sql.windows.query import WINDOW_NAME, WindowQuery, aggregate_name, key_name
+from penstock.sql.windows.query import WINDOW_NAME, Beneath, WindowQuery, aggregate_name, key_name
 
 #: how a view over another one follows its rows
 FROM_ALL_ROWS = "computed again from all rows of that view at each change"
@@ -161,13 +161,22 @@ def state_note(query: Query) -> str | None:
     return state_words(query) if is_one_row and not limited else None
 
 
-def cumulating_note(query: Query) -> str | None:
-    """That the hint CUMULATE changes the answer of a window view beside Spark's; None: the view has no such hint.
+def window_note(query: Query) -> str | None:
+    """What is worth knowing of the windows of a window view; None: nothing.
 
     Args:
         query: the view's query, flattened.
     """
-    if not isinstance(query, WindowQuery) or query.hints.cumulate is None:
+    if not isinstance(query, WindowQuery):
+        return None
+    over = query.over
+    if isinstance(over, Beneath) and over.moment == "end" and not query.is_running:
+        return (
+            f"{query.time_clause.text.strip()} is the first moment behind a window of {query.source}, so that a row may count in the "
+            f"window behind its own. To group windows by the window that they lie in, write window(window_time(w), ...), where w is the "
+            f"window that {query.source} selects."
+        )
+    if query.hints.cumulate is None:
         return None
     return (
         "CUMULATE widens the windows of the text: each begins at the last multiple of the hint's length. Spark ignores the hint, "

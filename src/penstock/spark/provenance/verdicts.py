@@ -16,9 +16,8 @@ from pyspark.sql import functions as F
 
 from penstock.provenance import Judged, Value, Verdict
 from penstock.spark.analysis.catalyst import unlogged
-from penstock.spark.analysis.expressions import first_sentence
 from penstock.spark.analysis.gate import boxed, computed, tried
-from penstock.spark.recovery.messages import quoted
+from penstock.spark.recovery.messages import first_sentence, quoted
 from penstock.spark.results.read import TO_JSON
 from penstock.sql.conditions.outline import TRUTHS, Outline
 

@@ -26,6 +26,12 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
+def first_sentence(message: str) -> str:
+    """Spark's message without condition name, SQLSTATE, plan and query text."""
+    line = re.split(r"\s*SQLSTATE: |\n", without_bypass(message).strip(), maxsplit=1)[0]
+    return re.sub(r"^\[[\w.]+\]\s*", "", line)
+
+
 def quoted(name: str) -> str:
     """A column's name as Spark SQL text."""
     return "`" + name.replace("`", "``") + "`"

@@ -15,13 +15,14 @@ from penstock.errors import InputError, SqlError, UnsupportedError
 from penstock.operators.ingest.malformed import RecordForm
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.declared_columns import declared_columns
 from penstock.spark.sources.delta_tables import DELTA, DeltaFiles, delta_files
 from penstock.spark.sources.file_frames import files_at_rest
 from penstock.spark.sources.listing import is_passed_over
 from penstock.spark.sources.option_paths import FILE_SOURCES
 from penstock.spark.sources.reader_options import plain_option
 from penstock.spark.sources.stored_fields import StoredFields
-from penstock.spark.sources.tables import declared_columns, open_files_at_rest
+from penstock.spark.sources.tables import open_files_at_rest
 from penstock.spark.tasks.parquet_files import local_path
 from penstock.sql.script.statements import CreateTable
 

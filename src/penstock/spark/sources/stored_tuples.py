@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.operators.ingest.malformed import RecordForm
+from penstock.spark.sources.declared_columns import declared_columns
 from penstock.spark.sources.event_times import StoredTimes
 from penstock.spark.sources.option_paths import FILE_SOURCES
 from penstock.spark.sources.reader_options import plain_option
@@ -16,7 +17,6 @@ from penstock.spark.sources.stored_fields import StoredFields, records_kind, sto
 from penstock.spark.sources.tables import (
     REPLAY_OPTIONS,
     STREAMING_OPTIONS,
-    declared_columns,
     event_times_of,
     inferred_columns,
 )

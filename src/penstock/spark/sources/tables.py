@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
@@ -23,10 +21,11 @@ from penstock.errors import (
     meant,
 )
 from penstock.settings import Settings
-from penstock.spark.recovery.messages import first_line, quoted
+from penstock.spark.recovery.messages import first_line
 from penstock.spark.sessions.file_systems import is_left_to_spark, object_address
 from penstock.spark.sessions.store_access import configure, require_classes
 from penstock.spark.sources.columns import check_columns
+from penstock.spark.sources.declared_columns import declared_columns
 from penstock.spark.sources.delta_tables import open_delta
 from penstock.spark.sources.event_times import StoredTimes, stored_times
 from penstock.spark.sources.file_frames import (
@@ -72,11 +71,6 @@ from penstock.spark.sources.topics import TopicsSource
 from penstock.sql.script.statements import SINKS, CreateTable
 
 T = TypeVar("T")
-#: types that a misspelt one may mean
-_TYPES = (
-    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING"),
-    *("CHAR", "VARCHAR", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "ARRAY", "MAP", "STRUCT", "VARIANT"),
-)
 
 #: options of a replay beyond the stored table's own
 REPLAY_OPTIONS = ("path", "arrivaltime", "speed", "rowspertrigger", "format")
@@ -97,8 +91,6 @@ _NUMBERS = (
     "rowspertrigger",
     "rowspersecond",
 )
-#: a time with the digits of its seconds, which Spark takes for nanoseconds alone
-_PRECISE = re.compile(r"\s*(TIMESTAMP\w*)\s*\(", re.IGNORECASE)
 #: Spark passes over files that are older than the newest by more than its maxFileAge, and says nothing
 _ANY_AGE = "36500d"
 #: what files are called in reasons
@@ -236,43 +228,6 @@ def stream_source(frame: DataFrame, event_time: str | None) -> DataFrameSource:
         open=lambda _: frame,
         why="the source is a streaming DataFrame",
     )
-
-
-def declared_columns(table: CreateTable) -> StructType | None:
-    """The columns that a table declares, None without any.
-
-    Raises:
-        SqlError, UnknownNameError: Spark does not know a type.
-    """
-    if not table.columns:
-        return None
-    text = ", ".join(f"{quoted(column.name)} {column.type_sql}" for column in table.columns)
-    try:
-        return _columns(text)
-    except (PySparkException, Py4JJavaError) as error:
-        for column in table.columns:
-            try:
-                _columns(f"{quoted(column.name)} {column.type_sql}")
-            except Py4JJavaError as own:
-                text, _, end = table.at(column.name)
-                if (precise := _PRECISE.match(column.type_sql)) is None:
-                    raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
-                told = f"table {table.name}: times have microseconds. Write {precise[1]} without the digits of its seconds."
-                found = text.find("(", end)
-                raise SqlError(told, text, found, text.find(")", found) + 1) from own
-            except PySparkException as own:
-                text, _, end = table.at(column.name)
-                name = (own.getMessageParameters() or {}).get("typeName", "").strip('"')
-                if own.getCondition() == "UNSUPPORTED_DATATYPE" and (found := text.find(name, end)) >= 0:
-                    unknown = UnknownNameError.among(f"table {table.name}: type", name, _TYPES)
-                    raise unknown.at(text, found, found + len(name)) from own
-                raise SqlError(f"table {table.name}: {first_line(own)}", *table.at(column.name)) from own
-        raise SqlError(f"table {table.name}: {first_line(error)}") from error
-
-
-def _columns(text: str) -> StructType:
-    kind = StructType.fromDDL(text)
-    return kind if isinstance(kind, StructType) else StructType().add("value", kind)
 
 
 def _open_files(spark: SparkSession, opened: StreamTable) -> Source:

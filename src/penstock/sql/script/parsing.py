@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import DuplicateNameError, SqlError, UnsupportedError
 from penstock.sql.script.commands import parse_command
 from penstock.sql.script.field_paths import path_names, path_place
+from penstock.sql.script.foreign_forms import refuse_foreign_type
 from penstock.sql.script.queries import parse_tokens
 from penstock.sql.script.refusals import refusal
 from penstock.sql.script.statements import (
@@ -24,6 +25,7 @@ from penstock.sql.script.statements import (
     Retain,
 )
 from penstock.sql.text.cursor import Cursor
+from penstock.sql.text.hints import refuse_misplaced_hints
 from penstock.sql.text.lexing import tokenize
 
 #: formats of files with rules, by the ending of their names
@@ -130,6 +132,7 @@ class StatementParser(Cursor):
         self.places: dict[str, tuple[int, int]] = {}
 
     def parse(self) -> Parsed:
+        refuse_misplaced_hints(self.script, self.tokens)
         if self.accept(TokenType.CREATE):
             if self.accept(TokenType.TABLE):
                 return self._table()
@@ -310,9 +313,11 @@ class StatementParser(Cursor):
                     raise self.fail(f"{words} is not supported. {instead}", UnsupportedError)
             name = self.name("the name of a column")
             if self.kind() is TokenType.ALIAS:
-                raise self.fail(
-                    f"A table has no computed columns. Compute {name} in a view.", UnsupportedError
-                )
+                instead = f"Compute {name} in a view."
+                if self.accept_words("AS", "PROCTIME"):
+                    self.position -= 2
+                    instead = f"Leave {name} out, and write OPTIONS (arrival '{name}') behind the columns: Penstock adds the column."
+                raise self.fail(f"A table has no computed columns. {instead}", UnsupportedError)
             if any(name.upper() == column.name.upper() for column in columns):
                 raise DuplicateNameError(f"Column {name} is declared twice.", self.script, *place)
             columns.append(Column(name, self._type(), self._path(name)))
@@ -354,6 +359,7 @@ class StatementParser(Cursor):
             self.position += 1
         if self.position == first:
             raise self.expected("a type")
+        refuse_foreign_type(self.script, self.tokens[first : self.position])
         return self.script[self.tokens[first].start : self.tokens[self.position - 1].end + 1]
 
     def _options(self, options: dict[str, str]) -> None:

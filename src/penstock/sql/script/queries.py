@@ -16,8 +16,10 @@ from penstock.sql.refreshed.parsing import is_refreshed, parse_refreshed_query
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.common_tables import with_inlined
 from penstock.sql.script.dialects import refuse_other_dialects
+from penstock.sql.script.foreign_forms import refuse_foreign_forms
 from penstock.sql.script.shapes import SelectionShapes
 from penstock.sql.script.statements import Query
+from penstock.sql.text.hints import refuse_misplaced_hints
 from penstock.sql.text.lexing import refuse_unpaired, tokenize
 from penstock.sql.text.parts import Parts, split_query
 from penstock.sql.text.query import SelectQuery, parse_input, parse_selection
@@ -53,6 +55,7 @@ def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionSh
         tokens.pop()
     if not tokens:
         raise SqlError("The query is missing.", text, 0, len(text))
+    refuse_misplaced_hints(text, tokens)
     query = parse_tokens(text, tokens, aggregates)
     if shapes is not None and isinstance(query, SelectQuery):
         shapes.learn(text, *place, query)
@@ -62,6 +65,7 @@ def parse_query(text: str, aggregates: Collection[str] = (), shapes: SelectionSh
 def parse_tokens(script: str, tokens: Sequence[Token], aggregates: Collection[str]) -> Query:
     """Parses the tokens of one query of a script; raises as `parse_query`."""
     refuse_unpaired(script, tokens)
+    refuse_foreign_forms(script, tokens)
     if is_refreshed(tokens):
         return parse_refreshed_query(script, tokens)
     tokens = with_inlined(script, tokens, partial(parse_tokens, script, aggregates=aggregates))

@@ -45,7 +45,10 @@ _INSTEAD = {
     "SELECT": _AS_A_VIEW,
     "WITH": "Write a CREATE VIEW for each query.",
     "RESET": "Remove RESET, and the SET that it takes back: a setting applies to the whole script.",
-    "EXECUTE": "Write the INSERT INTO statements one after the other: one run answers the whole script.",
+    **dict.fromkeys(
+        ("BEGIN", "EXECUTE"),
+        "Write the INSERT INTO statements one after the other: one run answers the whole script.",
+    ),
     "END": "Leave it out: one run answers the whole script.",
 }
 #: words at the beginning of statements

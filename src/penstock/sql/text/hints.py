@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -26,13 +27,19 @@ _SPARKS = frozenset(
     {"BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN", "SHUFFLE_MERGE", "SHUFFLE_HASH"}
     | {"SHUFFLE_REPLICATE_NL", "COALESCE", "REPARTITION", "REPARTITION_BY_RANGE", "REBALANCE", "SKEW"}
 )
-#: what other systems call windows of so many rows
-_COUNTS = ("COUNT_WINDOW", "COUNT", "TUMBLE_COUNT", "ROWS")
 _INSTEAD_OF_COUNTS = (
     "Windows of so many rows depend on the order of arrival. By event time, number the rows in FROM, and group by the number: SELECT "
     "/*+ REFRESH('1 minute') */ k, n, count(*) FROM (SELECT k, ceil(row_number() OVER (PARTITION BY k ORDER BY t) / 100) AS n FROM s) "
     "GROUP BY k, n."
 )
+#: what to write instead of hints of other systems, some of which call windows of so many rows otherwise
+_INSTEAD = {
+    **dict.fromkeys(("COUNT_WINDOW", "COUNT", "TUMBLE_COUNT", "ROWS"), _INSTEAD_OF_COUNTS),
+    "OPTIONS": "Write options where the table is declared: CREATE TABLE name USING source OPTIONS (key 'value').",
+}
+#: a remark, and blanks with remarks among them
+_REMARK = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_BLANK = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +97,49 @@ def parse_hints(script: str, token: Token) -> Hints:
     Raises:
         SqlError: no such hint, or wrong arguments, underlined.
     """
-    offset = token.start + 3
-    text = script[offset : token.end - 1]
-    tokens = tokenize(text, offset, script)
     found: dict[str, Any] = {}
     places: dict[str, tuple[int, int]] = {}
+    for name, given, start, end in _calls(script, token.start, token.end + 1):
+        if name not in _READERS:
+            raise SqlError(_unknown(name), script, start, end)
+        if name in places:
+            raise SqlError(f"{name} is given twice.", script, start, end)
+        try:
+            found |= _READERS[name](given)
+        except ValueError as error:
+            raise SqlError(f"{name}: {error}", script, start, end) from None
+        places[name] = start, end
+    return Hints(**found, start=token.start, end=token.end + 1, places=places)
+
+
+def refuse_misplaced_hints(script: str, tokens: Sequence[Token]) -> None:
+    """Refuses a hint that is not behind SELECT: for the tokenizer it is a remark, so that nothing would read it.
+
+    Args:
+        script: the text the tokens come from.
+        tokens: those of a statement or query, at least one.
+
+    Raises:
+        SqlError: there is one that is none of Spark's.
+    """
+    if script.find("/*+", tokens[0].end) < 0:
+        return
+    behind = _BLANK.match(script, tokens[-1].end + 1)
+    ends = [*(token.start for token in tokens[1:]), behind.end() if behind else len(script)]
+    for token, end in zip(tokens, ends, strict=True):
+        for remark in _REMARK.finditer(script, token.end + 1, end):
+            if not remark[0].startswith("/*+"):
+                continue
+            for name, _, first, last in _calls(script, *remark.span()):
+                misplaced = f"Hint {name} is not behind SELECT. Write SELECT /*+ {script[first:last]} */ ..."
+                raise SqlError(misplaced if name in _READERS else _unknown(name), script, first, last)
+
+
+def _calls(script: str, begin: int, until: int) -> Iterator[tuple[str, list[str], int, int]]:
+    """The hints in a comment, Spark's own left out: the name, the arguments and the place of each."""
+    offset = begin + 3
+    text = script[offset : until - 2]
+    tokens = tokenize(text, offset, script)
     position = 0
     while position < len(tokens):
         name = tokens[position].text.upper()
@@ -103,23 +148,17 @@ def parse_hints(script: str, token: Token) -> Hints:
         given: list[str] = []
         if position < len(tokens) and tokens[position].token_type is TokenType.L_PAREN:
             ranges, position = arguments_of(tokens, position)
-            given = [text[tokens[begin].start : tokens[end - 1].end + 1] for begin, end in ranges]
+            given = [text[tokens[start].start : tokens[end - 1].end + 1] for start, end in ranges]
         if name not in _SPARKS:
-            start, end = offset + tokens[first].start, offset + tokens[position - 1].end + 1
-            if name not in _READERS:
-                instead = _INSTEAD_OF_COUNTS if name in _COUNTS else f"Allowed: {', '.join(_READERS)}."
-                message = f"Hint {name} does not exist{meant(name, _READERS)} {instead}"
-                raise SqlError(message, script, start, end)
-            if name in places:
-                raise SqlError(f"{name} is given twice.", script, start, end)
-            try:
-                found |= _READERS[name](given)
-            except ValueError as error:
-                raise SqlError(f"{name}: {error}", script, start, end) from None
-            places[name] = start, end
+            yield name, given, offset + tokens[first].start, offset + tokens[position - 1].end + 1
         if position < len(tokens) and tokens[position].token_type is TokenType.COMMA:
             position += 1
-    return Hints(**found, start=token.start, end=token.end + 1, places=places)
+
+
+def _unknown(name: str) -> str:
+    """What is said of a hint that does not exist."""
+    instead = _INSTEAD.get(name, f"Allowed: {', '.join(_READERS)}.")
+    return f"Hint {name} does not exist{meant(name, _READERS)} {instead}"
 
 
 def _max_error(arguments: list[str]) -> dict[str, Any]:

@@ -25,7 +25,10 @@ from penstock.sql.windows.grouping_sets import ID_COLUMN, GroupingColumns, is_gr
 from penstock.sql.windows.query import WINDOW_NAME, Key, aggregate_name
 
 _REFUSED_CALLS = {
-    "window_time": "window_time() is not supported yet",
+    "window_time": (
+        "window_time() takes the window of another view. Select the window, AS w, and group the view over this one by "
+        "window(window_time(w), '1 hour')"
+    ),
     "struct": "struct() is not supported here; use named_struct()",
     **dict.fromkeys(
         ("explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer", "stack"),

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from penstock.errors import DuplicateNameError, InputError, SqlError, UnsupportedError
+from penstock.errors import DuplicateNameError, InputError, SqlError
 from penstock.operators.joins.changes import ROW
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
@@ -95,7 +95,7 @@ def define_refreshed(
     except PySparkException as error:
         columns = [column for each in every.values() for column in each.names]
         raise query.clause.placed(translated(error, query.text, columns, 0)) from None
-    except UnsupportedError as error:
+    except SqlError as error:
         if error.text != query.text:
             raise
         raise query.clause.placed(error) from None
