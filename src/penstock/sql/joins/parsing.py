@@ -233,7 +233,7 @@ class _JoinSplitter(VersionSplitter):
         if not self.accept(TokenType.FROM):
             raise self.expected("FROM")
         self._refuse_words(before, test.word, start)
-        found = replace(self._named(), word=test.word)
+        found = replace(self._named(), word=test.word, is_tested=True)
         self._refuse_input(before, found)
         if not self.accept(TokenType.WHERE):
             raise self.expected("WHERE and a condition on both inputs")
@@ -252,7 +252,8 @@ class _JoinSplitter(VersionSplitter):
             raise clause.error(UnsupportedError, message)
         self._refuse_words(before, test.word, clause)
         column = self._checked(items[0]).expression
-        found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
+        member = Membership(operand, column, clause)
+        found = replace(self._named(), word=test.word, member=member, is_tested=True)
         self._refuse_input(before, found)
         if self.accept(TokenType.WHERE):
             found = replace(found, on=self._condition())
