@@ -23,6 +23,28 @@ def change(op: str, key: int, status: str, at: int) -> str:
     return json.dumps({**sides, "op": op, "ts_ms": at})
 
 
+def test_sinks_that_get_early_rows_of_windows_are_noted(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    options = {
+        "plain": "",
+        "final": ", final_only 'true'",
+        "chosen": ", mode 'changes'",
+    }
+    script = (
+        f"CREATE TABLE s (k INT, at TIMESTAMP) USING json OPTIONS (path '{tmp_path}/s', event_time 'at');"
+    )
+    script += "CREATE TABLE shown USING console;"
+    script += "CREATE VIEW w AS SELECT k, window, count(*) AS n FROM s GROUP BY k, window(at, '1 minute');"
+    for name, further in options.items():
+        script += f"CREATE TABLE {name} USING parquet OPTIONS (path '{tmp_path}/{name}'{further});"
+    script += "".join(f"INSERT INTO {name} SELECT * FROM w;" for name in (*options, "shown"))
+    script += f"CREATE TABLE kept USING parquet OPTIONS (path '{tmp_path}/kept'); INSERT INTO kept SELECT * FROM s WHERE k > 1;"
+    assert Engine(spark).execute(script).notes == [
+        "w: sink plain: rows of windows are written early and again when corrected or final (columns revision, is_final). "
+        "OPTIONS (final_only 'true') writes final rows only."
+    ]
+
+
 def test_aggregations_over_change_events_are_noted_and_the_page_shows_the_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
