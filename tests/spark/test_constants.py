@@ -30,10 +30,23 @@ BAD = {
     "array(1, 2)[5] = id": "array(1, 2)[5]",
     "id > CAST('1e50' AS DECIMAL(10, 2))": "'1e50'",
     "at > CAST('2024-13-01' AS TIMESTAMP)": "'2024-13-01'",
+    r"regexp_extract(s, '[^\/]+') = 'a'": r"'[^\/]+'",
+    "regexp_extract(s, '(a)(b)', 3) = 'a'": "'(a)(b)'",
+    "regexp_extract(s, '(a)', -1) = 'a'": "'(a)'",
+    "size(regexp_extract_all(s, 'a')) > 1": "'a'",
+    "regexp_extract(s, '(a', 0) = 'a'": "'(a'",
+    "regexp_replace(s, 'a', '$1') = 'a'": "'a'",
+    "regexp_replace(s, '(?<n>a)', '${m}') = 'a'": "'(?<n>a)'",
+    "split(s, '[')[0] = 'a'": "'['",
+    "regexp_count(s, '(') > 1": "'('",
 }
 WINDOW = "window(at, '1 minute')"
 #: queries of other kinds with such a constant, and what is underlined
 OTHERS = {
+    "SELECT id, regexp_extract(s, 'a+') AS x FROM t": "'a+'",
+    "SELECT regexp_extract(s, 'a+') AS k, count(*) AS n FROM t GROUP BY regexp_extract(s, 'a+')": "'a+'",
+    f"SELECT max(s) AS m FROM t GROUP BY {WINDOW} HAVING regexp_extract(max(s), 'a+') = 'a'": "'a+'",
+    "SELECT /*+ REFRESH('1 minute') */ id FROM t WHERE id IN (SELECT id FROM u WHERE regexp_extract(s, 'a+') = 'a')": "'a+'",
     r"SELECT id, s LIKE 'C:\\Windows%' AS w FROM t WHERE id > 0": r"'C:\\Windows%'",
     f"SELECT s RLIKE '[' AS k, count(*) AS n FROM t GROUP BY s RLIKE '[', {WINDOW}": "'['",
     f"SELECT count(*) AS n FROM t WHERE s RLIKE '[' GROUP BY {WINDOW}": "'['",
@@ -84,6 +97,10 @@ def test_a_constant_at_which_spark_raises_is_refused_with_its_place(
                 wrong[query] = str(error)
     assert not wrong, "\n".join(f"{query}: {what}" for query, what in wrong.items())
     engine.view("regular", "SELECT id FROM t WHERE s RLIKE '[a-z]+' AND date_format(at, 'yyyy') = '2024'")
+    engine.view(
+        "regexps",
+        r"SELECT regexp_extract(s, '[^\/]+', 0) AS a, regexp_extract(s, '(a|)b\\1') AS b, regexp_replace(s, '(a)', '$1-') AS c, split(s, '.') AS d FROM t",
+    )
     engine.view("per_row", "SELECT id FROM t WHERE if(id > 5, 1 / 0, 1) > 0 AND 10 / id > 2")
 
 

@@ -25,6 +25,11 @@ VIEWS = {
     "refunded": f"SELECT o.id FROM orders o WHERE o.k IN (SELECT r.k FROM refunds r WHERE {_BOUND})",
     "kept": "SELECT o.id FROM orders o WHERE o.id > 0 AND o.k IS NOT NULL AND o.k NOT IN (SELECT r.k FROM refunds r WHERE r.k IS NOT NULL "
     f"AND {_BOUND})",
+    "one_table": "SELECT id FROM orders AS o WHERE k IS NOT NULL AND k NOT IN (SELECT k FROM orders AS r WHERE k IS NOT NULL AND id > 5 "
+    f"AND {_BOUND})",
+    "other_table": f"SELECT id FROM orders AS o WHERE k IN (SELECT k FROM refunds AS r WHERE id > 1 AND at > o.at AND {_BOUND})",
+    "existing": f"SELECT id FROM orders AS o WHERE EXISTS (SELECT 1 FROM orders AS r WHERE k = o.k AND id > o.id AND {_BOUND.replace('10', '50')})",
+    "not_existing": f"SELECT id FROM orders AS o WHERE NOT EXISTS (SELECT 1 FROM refunds AS r WHERE k = o.k AND id < 2 AND {_BOUND})",
 }
 
 

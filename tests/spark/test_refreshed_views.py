@@ -280,6 +280,54 @@ def test_a_refusal_names_the_hint_where_it_answers(spark: SparkSession, tmp_path
     assert named not in str(error.value)
 
 
+def test_joins_with_the_newest_row_name_what_spark_answers(spark: SparkSession, tmp_path: Path) -> None:
+    tables = "".join(
+        f"CREATE TABLE {name} (k INT, at TIMESTAMP) USING json OPTIONS (path '{tmp_path}/{name}', event_time 'at');"
+        for name in "abc"
+    )
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    engine = Engine(spark)
+    engine.execute(f"{tables}CREATE VIEW running AS SELECT k, count(*) AS n FROM a GROUP BY k")
+    lateral = "JOIN LATERAL (SELECT * FROM r WHERE r.key = l.key AND r.time <= l.time ORDER BY r.time DESC LIMIT 1) AS r"
+
+    def told(query: str) -> str:
+        with pytest.raises(InputError) as error:
+            engine.view("v", query)
+        return str(error.value).partition("\n")[0]
+
+    of_time = (
+        "{join} b FOR SYSTEM_TIME AS OF a.at ON a.k = b.k {join} c FOR SYSTEM_TIME AS OF a.at ON a.k = c.k"
+    )
+    matched = "{join} b MATCH_CONDITION (a.at >= b.at) ON a.k = b.k {join} c MATCH_CONDITION (a.at >= c.at) ON a.k = c.k"
+    for joins in (
+        *(of_time.format(join=join) for join in ("JOIN", "LEFT JOIN")),
+        *(matched.format(join=f"{join}ASOF JOIN") for join in ("", "LEFT ")),
+        "LEFT JOIN b FOR SYSTEM_TIME AS OF a.at ON a.k = b.k LEFT JOIN c ON a.k = c.k",
+    ):
+        message = told(f"SELECT a.k FROM a {joins}")
+        assert lateral in message
+        assert "inner JOIN" not in message
+        assert message.count("REFRESH") == 1
+        message = told(f"SELECT /*+ REFRESH('1 minute') */ a.k FROM a {joins}")
+        assert lateral in message
+        assert "is not supported there" in message
+    inner = "(SELECT a.k, a.at FROM a JOIN b FOR SYSTEM_TIME AS OF a.at ON a.k = b.k)"
+    assert lateral in told(f"SELECT l.k FROM {inner} l JOIN c FOR SYSTEM_TIME AS OF l.at ON l.k = c.k")
+    answered = lateral.replace("l.", "a.").replace("key", "k").replace("time", "at")
+    engine.view(
+        "star",
+        f"SELECT /*+ REFRESH('1 minute') */ a.k FROM a LEFT {answered.replace('FROM r', 'FROM b r')} "
+        f"LEFT {answered.replace('FROM r', 'FROM c r').replace('AS r', 'AS s')}",
+    )
+    two = (
+        "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k AND a.at = b.at LEFT JOIN c ON a.k = c.k AND a.at = c.at"
+    )
+    assert told(two).count("REFRESH") == 1
+    grouped = "SELECT k, count(*) AS n FROM running GROUP BY ROLLUP (k)"
+    assert told(grouped).count("REFRESH") == 1
+
+
 def test_an_answer_with_too_many_rows_fails_by_name(spark: SparkSession, tmp_path: Path) -> None:
     write_orders(tmp_path / "orders", 0, range(40))
     engine = Engine(spark, refreshed_rows=5, retry_attempts=0)

@@ -74,6 +74,20 @@ def test_input_of_which_nothing_could_be_read_is_named() -> None:
     )
 
 
+def test_tuples_at_which_an_expression_failed_are_counted() -> None:
+    stream = {"batch": 0, "tuples": 400, "errors": {"v": 400, "other": 2}, "raising": {"v": "CAST(s AS INT)"}}
+    entry = {"stream": "orders.running.0", "is_running": True}
+    assert said(entry, "ended", orders=stream) == (
+        "400 tuples of stream orders read, no group has a row. An expression of the view failed at 400 tuples, which are left out: "
+        "`CAST(s AS INT)`. See penstock status."
+    )
+    del stream["raising"]
+    assert said(WINDOWS, orders=stream).endswith(
+        "failed at 400 tuples, which are left out. See penstock status."
+    )
+    assert "failed" not in said(WINDOWS, orders={**stream, "errors": {"other": 2}})
+
+
 def test_why_views_with_windows_and_joins_have_no_rows() -> None:
     stream = {"batch": 3, "tuples": 5}
     assert said(WINDOWS, orders=stream) == "5 tuples of stream orders read, no window has a row."

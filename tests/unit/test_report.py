@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.check import unused
+from penstock.errors import StreamFailedError
 from penstock.monitor.deadlines import deadline_lines, deadline_words
 from penstock.monitor.figures import length, moment
 from penstock.monitor.live import follow
@@ -204,6 +205,26 @@ def test_only_lines_that_have_changed_are_printed(monkeypatch: pytest.MonkeyPatc
         *("busy: 5 rows", "quiet: 3 rows", "over: 7 rows"),
         *("busy: 10 rows", "busy: 15 rows", "busy: 20 rows", "quiet: 4 rows", "busy: 25 rows"),
     ]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_last_lines_are_those_of_the_end_although_a_view_has_failed(is_terminal: bool) -> None:
+    printed = StringIO()
+    rows = 0
+
+    def read() -> list[LaneSnapshot]:
+        return [LaneSnapshot("v", (("v", f"{rows} rows"),), None, "", None)]
+
+    def wait(_: float) -> bool:
+        nonlocal rows
+        rows += 1
+        if rows == 3:
+            raise StreamFailedError("some views are incomplete")
+        return False
+
+    with pytest.raises(StreamFailedError):
+        follow(Console(file=printed, force_terminal=is_terminal, width=80), read, wait)
+    assert "view v: 3 rows" in printed.getvalue()
 
 
 def test_a_script_with_nothing_to_answer_is_warned_of() -> None:

@@ -58,7 +58,7 @@ def _reason(document: Document, view: str, entry: Mapping[str, Any]) -> str:
     if told := _told_before(document, view, streams):
         gone = "retention or `penstock prune` removed them, an earlier definition published them, or they are early"
         return f"{read}. {told} but none is in these results: {gone}."
-    return " ".join([f"{read}, {_outcome(entry)}.", *waiting, *lost])
+    return " ".join([f"{read}, {_outcome(entry)}.", *_failed(view, streams), *waiting, *lost])
 
 
 def _before_the_first(document: Document, streams: Mapping[str, Document], is_live: bool) -> str:
@@ -82,6 +82,15 @@ def _outcome(entry: Mapping[str, Any]) -> str:
     if "lanes" in entry:
         return "none joined"
     return "no group has a row" if is_running_view(entry) else "no window has a row"
+
+
+def _failed(view: str, streams: Mapping[str, Document]) -> Iterator[str]:
+    """How many tuples an expression of the view failed at."""
+    for stream in streams.values():
+        if count := (stream.get("errors") or {}).get(view):
+            told = (stream.get("raising") or {}).get(view)
+            which = "" if told is None else f": `{told}`"
+            yield f"An expression of the view failed at {counted(count, 'tuple')}, which are left out{which}. See penstock status."
 
 
 def _told_before(document: Document, view: str, streams: Mapping[str, Document]) -> str:

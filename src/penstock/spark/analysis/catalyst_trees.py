@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_CATALYST = "org.apache.spark.sql.catalyst.expressions."
+#: the package of expressions
+CATALYST = "org.apache.spark.sql.catalyst.expressions."
 #: expressions that are deeper are left to Spark: Python's stack has room for some hundreds
 MOST_DEPTH = 60
 
@@ -35,7 +36,7 @@ def projection(plan_json: str) -> list[Node]:
     Args:
         plan_json: Catalyst's JSON of the projection's analysed plan.
     """
-    return [_tree(nodes) for nodes in json.loads(plan_json)[0]["projectList"]]
+    return [tree(nodes) for nodes in json.loads(plan_json)[0]["projectList"]]
 
 
 def names(tree: Node) -> Iterator[str]:
@@ -45,12 +46,12 @@ def names(tree: Node) -> Iterator[str]:
         yield from names(child)
 
 
-def _tree(nodes: list[dict[str, Any]]) -> Node:
+def tree(nodes: list[dict[str, Any]]) -> Node:
     """The tree that Catalyst's JSON lists in preorder."""
     built: list[Node] = []
     for fields in reversed(nodes):
         children = tuple(built.pop() for _ in range(fields["num-children"]))
         depth = 1 + max((child.depth for child in children), default=0)
-        built.append(Node(str(fields["class"]).removeprefix(_CATALYST), fields, children, depth))
-    (tree,) = built
-    return tree
+        built.append(Node(str(fields["class"]).removeprefix(CATALYST), fields, children, depth))
+    (root,) = built
+    return root

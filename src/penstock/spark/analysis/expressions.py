@@ -42,6 +42,7 @@ from penstock.spark.analysis.gate import (
 )
 from penstock.spark.analysis.planning import failures, refused
 from penstock.spark.analysis.raising import raising
+from penstock.spark.analysis.regular_expressions import refuse_patterns, refuse_patterns_of_query
 from penstock.spark.analysis.schemas import spark_schema
 from penstock.spark.recovery.messages import first_sentence
 from penstock.sql.script.dialects import instead_of, instead_of_word
@@ -242,9 +243,11 @@ class SparkExpressionHost:
         unseen = [text for text in dict.fromkeys(expressions) if text not in self._resolved]
 
         def answer(chunk: Sequence[str]) -> list[DataType]:
-            kinds = [field.dataType for field in _analyse(self._table, chunk).schema]
+            selection = _analyse(self._table, chunk)
             self._refuse_failing(chunk)
-            return kinds
+            if self._declaring:
+                refuse_patterns(chunk, selection)
+            return [field.dataType for field in selection.schema]
 
         self._resolved.update(zip(unseen, _chunked(unseen, answer), strict=True))
         return [self._resolved[text] for text in expressions]
@@ -315,6 +318,7 @@ def query_schema(spark: SparkSession, query: str, tables: Mapping[str, DataFrame
             spark.catalog.dropTempView(name)
     if (reason := _not_of_groups(frame)) is not None:
         raise UnsupportedError(refusal(reason), query, 0, len(query))
+    refuse_patterns_of_query(query, frame)
     return pa.schema([(field.name, _arrow_type(field.dataType)) for field in frame.schema])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import SparkSession
 
 from penstock.errors import InputError, SqlError, UnsupportedError
@@ -14,6 +16,9 @@ from penstock.spark.storage.names import check_length
 from penstock.sql.refreshed.parsing import REMEDY, ended, may_be_refreshed, refreshable
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.script.statements import Query, sources_of
+
+#: what a message has that says it itself
+_HINT = re.compile(r"hint (/\*\+ )?REFRESH")
 
 
 def refreshed_view(
@@ -63,7 +68,7 @@ def with_remedy(spark: SparkSession, declared: Declared, error: InputError) -> I
         declared: what is declared.
         error: the mistake.
     """
-    if not may_be_refreshed(error):
+    if not may_be_refreshed(error) or _HINT.search(str(error)):
         return error
     assert isinstance(error, SqlError)
     query = refreshable(error.text, error.start)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from penstock.control.policies.call_order import CallsStanding
 from penstock.errors import DuplicateNameError, InputError, UngroupedError, UnsupportedError
 from penstock.operators.deadlines.aggregates import UserAggregate
+from penstock.plan.notes import Note
 from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.declaring.columns import with_columns
@@ -35,7 +36,7 @@ from penstock.spark.declaring.rule_sets import (
 )
 from penstock.spark.declaring.session_settings import refuse_others
 from penstock.spark.declaring.view_binding import ViewBinding
-from penstock.spark.sinks.declared import SinkFunction, function_sink, table_sink
+from penstock.spark.sinks.declared import SinkFunction, early_rows_note, function_sink, table_sink
 from penstock.spark.sources.event_times import reads_any
 from penstock.spark.sources.outside_values import filled
 from penstock.spark.sources.probes import Probe, open_probe
@@ -444,9 +445,12 @@ class Declaring:
             place = insert.start, insert.end
             self.views(staged, {view: CreateView(view, query, insert.text, *place)})
         check_width(staged, insert, table, view)
+        read = view_of(staged, view)
         with table.pointing():
-            sink = table_sink(self._spark, filled(table), view_of(staged, view), insert.text)
+            sink = table_sink(self._spark, filled(table), read, insert.text)
         refuse_reserved(staged, sink)
+        if (note := early_rows_note(sink, table, read)) is not None:
+            staged.warnings.setdefault(view, []).append(Note(note))
         staged.sinks.append(sink)
 
     def _new_stream(self, source: Source, probe: Probe | None = None) -> Stream:

@@ -17,6 +17,7 @@ from penstock.settings import Settings
 from penstock.spark.analysis.expressions import SparkExpressionHost
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.declaring.beneath import columns_beneath
+from penstock.spark.declaring.change_events import change_note
 from penstock.spark.declaring.composing import composed_view, set_apart
 from penstock.spark.declaring.declared import Declared, Stream, View
 from penstock.spark.declaring.definitions import (
@@ -164,8 +165,11 @@ class ViewBinding:
             note = _NOTES.get(type(staged.views[name].definition))
             if note is None:
                 continue
-            if (told := note(flatten(staged.views[name].query, staged.queries))) is not None:
-                staged.warnings.setdefault(name, []).append(Note(told))
+            flat = flatten(staged.views[name].query, staged.queries)
+            tables = {each.upper(): table for each, table in staged.tables.items()}
+            table = tables.get(flat.source.upper()) if isinstance(flat, WindowQuery) else None
+            found = [told for told in (note(flat), change_note(table, flat)) if told is not None]
+            staged.warnings.setdefault(name, []).extend(map(Note, found))
         self._warn_of_deadlines(staged, written)
         for sink in staged.sinks:
             if sink.view in written:

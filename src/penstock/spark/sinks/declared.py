@@ -146,6 +146,24 @@ def table_sink(spark: SparkSession, table: CreateTable, view: SinkView, text: st
     )
 
 
+def early_rows_note(sink: Sink, table: CreateTable, view: SinkView) -> str | None:
+    """That a sink gets early and corrected rows of windows; None where it does not, where its mode is written, and of the console.
+
+    Args:
+        sink: the sink.
+        table: its table.
+        view: whose rows it gets.
+    """
+    is_chosen = "mode" in {plain_option(name) for name in table.options}
+    is_noted = sink.form.mode == "changes" and view.has_windows and not sink.form.final_only
+    if not is_noted or is_chosen or sink.kind == "console":
+        return None
+    return (
+        f"sink {table.name}: rows of windows are written early and again when corrected or final (columns revision, is_final). "
+        "OPTIONS (final_only 'true') writes final rows only."
+    )
+
+
 def _form(table: CreateTable, options: dict[str, str], provider: SinkProvider, view: SinkView) -> Form:
     where = f"table {table.name}"
     told = options.get("finalonly", "false").lower()

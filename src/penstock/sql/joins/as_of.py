@@ -9,12 +9,12 @@ from penstock.sql.joins.conjuncts import Conjunct, conjuncts
 from penstock.sql.joins.inputs import Input
 from penstock.sql.joins.query import AS_OF, JoinQuery, JoinSource, JoinWord
 from penstock.sql.joins.scope import Scope
-from penstock.sql.joins.version_clauses import MATCH
+from penstock.sql.joins.version_clauses import LATERAL, MATCH
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import quote
 
 #: what to do where no join view can answer
-_INSTEAD = "A view with REFRESH('1 minute') can use row_number() instead"
+INSTEAD = f"With the hint /*+ REFRESH('1 minute') */ behind SELECT, write {LATERAL} instead"
 
 
 def matched(query: JoinQuery, inputs: Sequence[Input]) -> Conjunct | None:
@@ -58,7 +58,7 @@ def not_by_time(match: Conjunct, inputs: Sequence[Input]) -> UnsupportedError:
     other = f"{right.source.alias}.{_name_of_time(right)}"
     message = (
         f"An ASOF JOIN takes the newest row of {right.source.alias} at or before the event time of {left.source.alias}. Write {MATCH} "
-        f"({one} >= {other}), or > for the newest one before it. {_INSTEAD}."
+        f"({one} >= {other}), or > for the newest one before it. {INSTEAD}."
     )
     return match.clause.error(UnsupportedError, message)
 
@@ -90,7 +90,7 @@ def _refuse_inputs(own: Input, others: Sequence[Input]) -> None:
     if own.relation.is_static:
         message = (
             f"{source.alias} is a static table, of which only its current rows are joined. Declare a stream over its versions, or write "
-            f"{'LEFT ' if source.word is JoinWord.LEFT_AS_OF else ''}JOIN. {_INSTEAD}."
+            f"{'LEFT ' if source.word is JoinWord.LEFT_AS_OF else ''}JOIN. {INSTEAD}."
         )
         raise source.clause.error(UnsupportedError, message)
     streams = [each.source.alias for each in others if not each.relation.is_static]
@@ -100,7 +100,7 @@ def _refuse_inputs(own: Input, others: Sequence[Input]) -> None:
             if streams
             else "All of the other inputs are static tables"
         )
-        message = f"A join with the newest row of {source.alias} has one other stream. {found}. {_INSTEAD}."
+        message = f"A join with the newest row of {source.alias} has one other stream. {found}. {INSTEAD}."
         raise source.clause.error(UnsupportedError, message)
 
 

@@ -23,7 +23,7 @@ from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, hosted, read_inputs, row_text
 from penstock.sql.joins.lookups import as_inner, bound_lookup, only_spark_computes, with_lookups
-from penstock.sql.joins.memberships import comparison, refuse_mixed_types
+from penstock.sql.joins.memberships import comparison, refuse_mixed_types, tested_condition
 from penstock.sql.joins.outputs import Output, select_list, selected_outputs
 from penstock.sql.joins.query import JoinQuery, JoinWord
 from penstock.sql.joins.said import inner_now, parted, said_conditions
@@ -78,7 +78,7 @@ def bind_join(
     inputs = read_inputs(query, relations, host)
     base = len(inputs) - len(query.looked_up)
     compared, match = comparison(query, inputs), matched(query, inputs)
-    text = written(query, inputs, host, compared)
+    text = written(query, inputs, host, compared, tested_condition(query, inputs))
     try:
         said = said_conditions(query, inputs, compared, match)
         where = said.where

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.plan.joins import Comparison, JoinKey, Operator
+from penstock.sql.joins.as_of import INSTEAD
 from penstock.sql.joins.conditions import JoinConditions
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input, KeptColumns, Relation, own_text, row_text
-from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord
+from penstock.sql.joins.query import AS_OF, MOST_INPUTS, JoinQuery, JoinSource, JoinWord
 from penstock.sql.joins.scope import Expression
 from penstock.sql.joins.streams import unjoined
 from penstock.sql.text.clauses import Clause
@@ -23,7 +24,6 @@ _WRITTEN = {
     JoinWord.SEMI: "EXISTS, IN or a LEFT SEMI JOIN",
     JoinWord.ANTI: "NOT EXISTS, NOT IN or a LEFT ANTI JOIN",
 }
-_REFRESH = "Or add the hint /*+ REFRESH('1 minute') */ behind SELECT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,12 @@ def with_lookups(query: JoinQuery, relations: Mapping[str, Relation]) -> JoinQue
     others = [each for each in outer if each not in lookups]
     if len(others) > 1:
         first, second = others[:2]
+        if first.word in AS_OF.values() or second.word in AS_OF.values():
+            raise second.clause.error(UnsupportedError, _beside_newest(first, second))
         message = (
             f"A{first.word.article} {first.word} with {first.alias} and a{second.word.article} {second.word} with {second.alias} in one "
             f"view are not supported yet: rows would wait for two streams. Beside one such join there may be LEFT JOINs with static "
-            f"tables. Make one of the two an inner JOIN. {_REFRESH}."
+            f"tables. Make one of the two an inner JOIN."
         )
         raise second.clause.error(UnsupportedError, message)
     chosen = lookups if others else lookups[1:]
@@ -62,6 +64,15 @@ def with_lookups(query: JoinQuery, relations: Mapping[str, Relation]) -> JoinQue
         message = f"A join of more than {MOST_INPUTS} inputs is not supported yet. All LEFT JOINs with static tables but the first are not counted."
         raise beneath[MOST_INPUTS].clause.error(UnsupportedError, message)
     return replace(query, looked_up=tuple(each.alias for each in chosen))
+
+
+def _beside_newest(first: JoinSource, second: JoinSource) -> str:
+    """What is said of two outer joins of which one is with the newest row."""
+    return (
+        f"A{first.word.article} {first.word} with {first.alias} and a{second.word.article} {second.word} with {second.alias} in one view "
+        "are not supported: a join with the newest row of a stream has one other stream. JOINs and LEFT JOINs with static tables may stand "
+        f"beside it. {INSTEAD}."
+    )
 
 
 def _is_lookup(source: JoinSource, relations: Mapping[str, Relation]) -> bool:
@@ -95,7 +106,7 @@ def refuse_filled(word: JoinWord, conjuncts: Sequence[Conjunct], inputs: Sequenc
                 alias = inputs[number].source.alias
                 message = (
                     f"The {word} compares {alias}, which a LEFT JOIN before it fills with NULL. This is not supported yet. If every row has "
-                    f"a partner in {alias}, write JOIN {inputs[number].source.source} AS {alias}. {_REFRESH}."
+                    f"a partner in {alias}, write JOIN {inputs[number].source.source} AS {alias}."
                 )
                 raise each.clause.error(UnsupportedError, message)
 
@@ -173,7 +184,7 @@ def _refuse_not_null(
         alias = kept.inputs[owner].source.alias
         message = (
             f"This condition of a LEFT JOIN computes a value of {alias} that is not NULL where {alias} has no partner. This is not "
-            f"supported yet: compare a column of {alias}. {_REFRESH}."
+            f"supported yet: compare a column of {alias}."
         )
         raise conjunct.clause.error(UnsupportedError, message)
 

@@ -42,6 +42,23 @@ def comparison(query: JoinQuery, inputs: Sequence[Input]) -> Conjunct | None:
     return None
 
 
+def tested_condition(query: JoinQuery, inputs: Sequence[Input]) -> Expression | None:
+    """Return the condition after WHERE of the query of a join's EXISTS or IN; None: it has none.
+
+    Raises:
+        UnknownNameError: a name in it that no column has, or several columns.
+    """
+    if not any(source.is_tested for source in query.sources):
+        return None
+    named = {each.source.alias: each.columns for each in inputs}
+    scope = Scope((), (), ())
+    for source in query.sources:
+        scope = scope.joined(source.alias, named[source.alias], source.using)
+        if source.is_tested and source.on is not None:
+            return scope.within().expression(source.on)
+    return None
+
+
 def refuse_unknown(compared: Conjunct, within: Sequence[Conjunct], around: Sequence[Conjunct]) -> None:
     """Make sure that no NULL makes NOT IN unknown, so that it is true where no row has an equal value.
 

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import SqlError, UnsupportedError
 from penstock.sql.joins.existence import ExistenceTest, existence_test
-from penstock.sql.joins.query import MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
+from penstock.sql.joins.query import AS_OF, MOST_INPUTS, JoinQuery, JoinSource, JoinWord, Membership
 from penstock.sql.joins.version_clauses import VersionSplitter
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.lexing import is_call, outer, query_beneath, token_kinds
@@ -182,7 +182,8 @@ class _JoinSplitter(VersionSplitter):
         outer = [each.word for each in before if each.word is not JoinWord.INNER]
         earlier = next((each for each in outer if each is not JoinWord.LEFT), None)
         what = ""
-        if word is JoinWord.LEFT:
+        # which of several joins with the newest row is refused, is known where static tables are
+        if word is JoinWord.LEFT or (word in AS_OF.values() and earlier in AS_OF.values()):
             return
         if earlier is JoinWord.FULL:
             what = f"A{word.article} {word} after a {earlier}"
@@ -233,7 +234,7 @@ class _JoinSplitter(VersionSplitter):
         if not self.accept(TokenType.FROM):
             raise self.expected("FROM")
         self._refuse_words(before, test.word, start)
-        found = replace(self._named(), word=test.word)
+        found = replace(self._named(), word=test.word, is_tested=True)
         self._refuse_input(before, found)
         if not self.accept(TokenType.WHERE):
             raise self.expected("WHERE and a condition on both inputs")
@@ -252,7 +253,8 @@ class _JoinSplitter(VersionSplitter):
             raise clause.error(UnsupportedError, message)
         self._refuse_words(before, test.word, clause)
         column = self._checked(items[0]).expression
-        found = replace(self._named(), word=test.word, member=Membership(operand, column, clause))
+        member = Membership(operand, column, clause)
+        found = replace(self._named(), word=test.word, member=member, is_tested=True)
         self._refuse_input(before, found)
         if self.accept(TokenType.WHERE):
             found = replace(found, on=self._condition())

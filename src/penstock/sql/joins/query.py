@@ -70,9 +70,11 @@ class JoinSource:
         on: the condition after ON, by which it is joined with the inputs before it.
         using: the names after USING.
         word: how it is joined.
+        is_tested: whether it is what an EXISTS or IN asks for; `on` is then the condition after WHERE of its query, in which bare names
+            are those of its own columns first.
         inner: the selection in parentheses that `source` is a name for; None: that of a table or view, or it is flattened.
         below: the selection that `source` stands for, over a table; None for a table.
-        member: of IN what is tested; `on` is then the condition after WHERE of its query, or None.
+        member: of IN what is tested; `on` may be None then.
         match: the condition after MATCH_CONDITION of an ASOF JOIN.
         moment: what was written after FOR SYSTEM_TIME AS OF instead.
     """
@@ -88,6 +90,7 @@ class JoinSource:
     match: Clause | None = None
     moment: Clause | None = None
     inner: SelectQuery | None = None
+    is_tested: bool = False
 
     @property
     def relation(self) -> str:

@@ -60,7 +60,7 @@ def said_conditions(
         is_right = source.word is JoinWord.RIGHT
         scope = scope.joined(source.alias, each.columns, source.using, keeps_right=is_right)
         if source.on is not None:
-            on += conjuncts(source.on, scope)
+            on += conjuncts(source.on, scope.within() if source.is_tested else scope)
         if source.word in EXISTENCE:
             scope = scope.before(each.columns, source.word)
         if source.alias in query.looked_up:

@@ -117,6 +117,8 @@ class Scope:
         self.columns = columns
         self.visible = visible
         self._hidden: tuple[Column, ...] = ()
+        #: the columns that bare names stand for before others
+        self._nearest: Sequence[Column] = ()
         #: the input of a SEMI or ANTI JOIN, its columns and the join
         self._tested: tuple[str, Sequence[Column], JoinWord] | None = None
         self._outputs: Mapping[str, Column | Expression] = {}
@@ -154,6 +156,12 @@ class Scope:
         scope = Scope([*self.aliases, alias], [*self.columns, columns], [*merged, *visible])
         scope._hidden = (*hidden, *self._hidden)
         scope._tested = self._tested
+        return scope
+
+    def within(self) -> Scope:
+        """The scope of the query of an EXISTS or IN, whose bare names stand for columns of the last input first."""
+        scope = Scope(self.aliases, self.columns, self.visible)
+        scope._nearest = self.columns[-1]
         return scope
 
     def before(self, columns: Sequence[Column], word: JoinWord) -> Scope:
@@ -231,7 +239,7 @@ class Scope:
             found = _called(parts[1][0], self.columns[owner])
             if found:
                 return self._single(clause, found, start, parts[1][2]), 2
-        if found := _called(first, self.visible):
+        if found := _called(first, self._nearest) or _called(first, self.visible):
             return self._single(clause, found, start, end), 1
         output = next((name for name in self._outputs if name.upper() == first.upper()), None)
         if output is not None:

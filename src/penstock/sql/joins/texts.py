@@ -9,7 +9,7 @@ from penstock.plan.expressions import JoinHost
 from penstock.sql.joins.conjuncts import Conjunct
 from penstock.sql.joins.inputs import Input
 from penstock.sql.joins.query import AS_OF, JoinQuery
-from penstock.sql.joins.scope import Column
+from penstock.sql.joins.scope import Column, Expression
 from penstock.sql.text.lexing import ended, quote
 from penstock.sql.text.placed import PlacedText, PlacedWriter
 from penstock.sql.text.query import SelectQuery
@@ -19,16 +19,21 @@ _ALL_MATCHES = {newest: word for word, newest in AS_OF.items()}
 
 
 def written(
-    query: JoinQuery, inputs: Sequence[Input], host: JoinHost, compared: Conjunct | None = None
+    query: JoinQuery,
+    inputs: Sequence[Input],
+    host: JoinHost,
+    compared: Conjunct | None = None,
+    tested: Expression | None = None,
 ) -> PlacedText:
-    """The query as it was written, on empty tables; views among its inputs are subqueries, an IN is the join that it is. In place of
-    the newest row all rows that match are joined, which have the same names and types.
+    """The query as it was written, on empty tables; views among its inputs are subqueries, an EXISTS or IN is the join that it is. In
+    place of the newest row all rows that match are joined, which have the same names and types.
 
     Args:
         query: the join.
         inputs: its inputs.
         host: Spark's analysis.
         compared: the comparison of its IN.
+        tested: the condition after WHERE of the query of its EXISTS or IN.
     """
     made = PlacedWriter()
     made.add("SELECT ", *(item.clause for item in query.items))
@@ -40,7 +45,10 @@ def written(
             made.add("\nON ")
             made.listed([(compared.text(partial(_qualified, inputs)), compared.clause)])
         if source.on is not None:
-            made.add("\nON " if source.member is None else "\nAND (", source.on)
+            made.add("\nON " if source.member is None else "\nAND (")
+            own = tested if source.is_tested else None
+            text = source.on.text if own is None else own.text(partial(_qualified, inputs))
+            made.listed([(text, source.on)])
             made.add("" if source.member is None else "\n)")
         if source.using:
             made.add("\nUSING (", *source.using)

@@ -12,6 +12,8 @@ from penstock.sql.text.parts import Splitter, parse_tree
 
 #: the word before the condition of an ASOF JOIN that says which rows may be the newest one
 MATCH = "MATCH_CONDITION"
+#: the join with the newest row that Spark answers in a refreshed view
+LATERAL = "[LEFT] JOIN LATERAL (SELECT * FROM r WHERE r.key = l.key AND r.time <= l.time ORDER BY r.time DESC LIMIT 1) AS r"
 _SYSTEM_TIME = ("SYSTEM_TIME", "AS", "OF")
 
 

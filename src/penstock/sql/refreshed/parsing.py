@@ -12,6 +12,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import InputError, SqlError, UnsupportedError
+from penstock.sql.joins.version_clauses import LATERAL
 from penstock.sql.refreshed.query import RefreshedQuery
 from penstock.sql.text.clauses import Clause
 from penstock.sql.text.hints import Hints, parse_hints
@@ -22,6 +23,8 @@ _BEGINNINGS = (TokenType.SELECT, TokenType.WITH)
 _REFRESH = re.compile(r"\bREFRESH\b", re.IGNORECASE)
 #: the hint that a refused query may be given
 _HINT = " /*+ REFRESH('1 minute') */"
+#: by its first two words a join with the newest row
+_NEWEST = {"FOR SYSTEM_TIME": "FOR SYSTEM_TIME AS OF", "ASOF JOIN": "ASOF JOIN"}
 REMEDY = f"Or add the hint{_HINT} behind SELECT: Spark then answers the whole query once a minute."
 
 
@@ -41,6 +44,7 @@ def parse_refreshed_query(script: str, tokens: Sequence[Token]) -> RefreshedQuer
     clause = Clause(script[start:end], script, start)
     hints = [parse_hints(script, token) for token in tokens if token.token_type is TokenType.HINT]
     seconds = _only(script, hints)
+    _refuse_newest(script, tokens)
     try:
         tree = parse_whole_query(clause.text)
     except SqlglotError:
@@ -140,6 +144,7 @@ def refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> No
     Raises:
         UnsupportedError: it is in the query.
     """
+    _refuse_newest(script, tokens)
     for token, after in pairwise(tokens):
         what = token.text.upper()
         if what == "IDENTIFIER" and after.token_type is TokenType.L_PAREN:
@@ -153,6 +158,21 @@ def refuse_unstable(script: str, tokens: Sequence[Token], tree: exp.Query) -> No
         else:
             continue
         raise UnsupportedError(message, script, token.start, token.end + 1)
+
+
+def _refuse_newest(script: str, tokens: Sequence[Token]) -> None:
+    """Refuse joins with the newest row, which only lanes answer in these words.
+
+    Raises:
+        UnsupportedError: one is in the query.
+    """
+    for token, after in pairwise(tokens):
+        words = f"{token.text} {after.text}".upper()
+        if words in _NEWEST:
+            message = (
+                f"Spark answers this query, and {_NEWEST[words]} is not supported there. Write {LATERAL}."
+            )
+            raise UnsupportedError(message, script, token.start, after.end + 1)
 
 
 def sources_of_tree(tree: exp.Query, clause: Clause) -> Iterator[tuple[str, Clause]]:

@@ -22,6 +22,7 @@ from penstock.operators.joins.changes import ROW
 from penstock.spark.analysis.catalyst import empty_frame, unlogged
 from penstock.spark.analysis.expressions import translated
 from penstock.spark.analysis.gate import answered
+from penstock.spark.analysis.regular_expressions import refuse_patterns_of_query
 from penstock.spark.analysis.schemas import arrow_schema
 from penstock.spark.storage.refreshed import OutputColumn, ReadStream, RefreshedDefinition
 from penstock.sql.refreshed.parsing import names_read
@@ -91,7 +92,7 @@ def define_refreshed(
         session = session_beside(spark)
         with unlogged():
             frames = {each: empty_frame(session, columns) for each, columns in every.items()}
-            schema = frame_of(session, query.text, frames, beneath).schema
+            frame = frame_of(session, query.text, frames, beneath)
     except PySparkException as error:
         columns = [column for each in every.values() for column in each.names]
         raise query.clause.placed(translated(error, query.text, columns, 0)) from None
@@ -99,6 +100,11 @@ def define_refreshed(
         if error.text != query.text:
             raise
         raise query.clause.placed(error) from None
+    try:
+        refuse_patterns_of_query(query.text, frame)
+    except SqlError as error:
+        raise query.clause.placed(error) from None
+    schema = frame.schema
     check_columns(name, schema, query.clause)
     names = _names(query, beneath)
     inputs = tuple(
