@@ -27,22 +27,26 @@ def parse_mistake(error: ParseError, clause: Clause) -> SqlError:
     call = _call_that_ends(clause.text, end)
     if is_operator or call is None or not described.startswith(_OF_ARGUMENTS):
         return clause.error(SqlError, "This is not an expression.", start, end)
-    name, start, has_arguments = call
+    name, start, has_arguments, is_distinct = call
     message = f"{name} needs arguments. Write them in its parentheses, such as the name of a column."
     if has_arguments:
-        message = f"{name} takes another number of arguments; DISTINCT of several is not supported."
+        message = f"{name} takes another number of arguments."
+        if is_distinct:
+            message = f"{message[:-1]}; DISTINCT of several is not supported."
     return clause.error(SqlError, message, start, end)
 
 
-def _call_that_ends(text: str, end: int) -> tuple[str, int, bool] | None:
-    """The call of a function that ends at a place: its name, where it begins, and whether it has arguments; None: no call does."""
+def _call_that_ends(text: str, end: int) -> tuple[str, int, bool, bool] | None:
+    """The call of a function that ends at a place: its name, where it begins, whether it has arguments, and DISTINCT ones; None: no call does."""
     tokens = tokenize(text)
     for opening in range(1, len(tokens)):
         if tokens[opening].token_type is not TokenType.L_PAREN or not is_call(tokens, opening - 1):
             continue
         last = closing(tokens, opening)
         if last is not None and tokens[last].end + 1 == end:
-            return tokens[opening - 1].text.upper(), tokens[opening - 1].start, last > opening + 1
+            name, first = tokens[opening - 1], tokens[opening + 1]
+            is_distinct = first.token_type is TokenType.DISTINCT
+            return name.text.upper(), name.start, last > opening + 1, is_distinct
     return None
 
 
