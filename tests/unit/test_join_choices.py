@@ -159,7 +159,9 @@ def test_a_policy_that_does_not_exist_is_refused_by_name() -> None:
         InputError, match=r"join_policy: Input should be 'output-rate', 'paper', 'cardinality' or"
     ):
         tuned(Settings(), {"join_policy": "best"})
-    with pytest.raises(InputError, match="plan_threshold: Input should be greater than or equal to 0 and less than 1"):
+    with pytest.raises(
+        InputError, match="plan_threshold: Input should be greater than or equal to 0 and less than 1"
+    ):
         tuned(Settings(), {"plan_threshold": 1.0})
     settings = tuned(
         Settings(), {"plan_threshold": 0.1, "plan_dwell_seconds": 3, "plan_half_life_seconds": 7}
