@@ -236,10 +236,19 @@ class CostPredictor:
             self._sums.ratio("rest", "orders") - self._beside,
         )
 
-    def bounded(self, now: float, work: WindowWork, predicted: float, seconds: float) -> None:
+    def bounded(
+        self, now: float, work: WindowWork, predicted: float, seconds: float, guessed: UnitCosts | None = None
+    ) -> None:
         """An order was abandoned after so many seconds: no news of its costs where they are higher already, though an order
-        more that took longer than was predicted."""
-        known = self.costs.seconds(work)
+        more that took longer than was predicted.
+
+        Args:
+            now, work, predicted: as of `measured`.
+            seconds: that it had taken by then.
+            guessed: by what it was predicted, if no order was measured.
+        """
+        costs = self.costs if guessed is None or self.known_at > -inf else guessed
+        known = costs.seconds(work)
         if seconds <= known:
             self.measured_at = now
             if self.is_measured and seconds > predicted:
@@ -248,8 +257,8 @@ class CostPredictor:
         least = seconds * self._settings.bound_factor
         factor = least / known if known else 1.0
         parts = (
-            self.costs.new * work.new * factor,
-            self.costs.expired * work.expired * factor,
-            self.costs.maintenance * factor if known else least,
+            costs.new * work.new * factor,
+            costs.expired * work.expired * factor,
+            costs.maintenance * factor if known else least,
         )
         self.measured(now, work, predicted, parts)

@@ -10,8 +10,8 @@ from penstock.plan.deadlines import WindowWork
 
 #: fewer tuples are not worth an answer, more not the time
 LEAST_SAMPLE, MOST_SAMPLE = 1_000, 50_000
-#: a sample takes at most so much of the time left, and of what the exact answer is predicted to take
-_OF_TIME, _OF_EXACT = 0.5, 0.5
+#: a sample takes at most so much of the time left, and of what the exact answer, or a larger sample, is predicted to take
+_OF_TIME, _OF_WHOLE = 0.5, 0.5
 #: of more of the tuples of a window the exact answer is as good
 _OF_TUPLES = 0.5
 
@@ -43,16 +43,16 @@ def sample_work(size: int) -> WindowWork:
     return WindowWork(size, 0, carried=False)
 
 
-def sample_size(costs: UnitCosts, tuples: int, left: float, exact: float) -> int:
+def sample_size(costs: UnitCosts, tuples: int, left: float, whole: float) -> int:
     """The tuples of the largest sample that is worth its time; 0 where none is.
 
     Args:
         costs: of an order of a sample.
         tuples: of the window.
         left: seconds until its deadline.
-        exact: predicted seconds of its exact answer.
+        whole: predicted seconds of the exact answer, or of a larger sample.
     """
-    seconds = min(_OF_TIME * left, _OF_EXACT * exact) - costs.maintenance
+    seconds = min(_OF_TIME * left, _OF_WHOLE * whole) - costs.maintenance
     affordable = seconds / costs.new if costs.new else inf if seconds > 0 else 0.0
     size = int(min(affordable, _OF_TUPLES * tuples, MOST_SAMPLE))
     return size if size >= LEAST_SAMPLE else 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from penstock.control.events import OrderAbandoned, OrderEnded, OrderFailed
 from penstock.control.policies.deadlines.disciplines import Choice
 from penstock.control.policies.deadlines.lots import Lot
+from penstock.control.policies.deadlines.prediction import UnitCosts
 from penstock.control.policies.deadlines.queries import Order, QueryState
 from penstock.control.policies.deadlines.sample_costs import SampleCost
 
@@ -75,7 +76,9 @@ def sample_ended(
         query.feedback.counts.failed += 1
         return False
     if isinstance(event, OrderAbandoned):
-        query.sampling.bounded(now, order.work, order.predicted, event.seconds)
+        # a first one is taken to be dear by its tuples, so that smaller ones are tried
+        guessed = UnitCosts(new=order.predicted / order.work.new)
+        query.sampling.bounded(now, order.work, order.predicted, event.seconds, guessed)
     else:
         rest = event.seconds - event.adding_seconds - event.removing_seconds
         parts = (event.adding_seconds, event.removing_seconds, rest)
